@@ -200,37 +200,8 @@ json_t *channel_json(const char *name, const struct tarn_channel_info *info)
 
 int cmd_channel(int argc, char **argv)
 {
-	_cleanup_free_ char *about = NULL;
-	const struct option_row rows[] = {{0}};
-	const struct verb *verb;
-	size_t size = 0;
-	char **args;
-	FILE *f;
-	int n, r;
-
-	if (argc > 1 && argv[1][0] != '-') {
-		verb = verbs_find(channel_verbs, argv[1]);
-		return verb ? verb->run(argc - 1, argv + 1)
-			    : verbs_unknown(channel_verbs, "channel", argv[1]);
-	}
-	f = must(open_memstream(&about, &size));
-	fputs("Shows, closes and removes channels. Looking at one takes no "
-	      "item and delays\nno process.\n\n",
-		f);
-	verbs_list(f, channel_verbs);
-	fputs("\n\"tarn channel COMMAND --help\" says more.", f);
-	if (fclose(f) == EOF)
-		must(NULL);
-	const struct usage usage = {.verb = "channel",
-		.arguments = "COMMAND [ARGUMENTS]",
-		.about = about,
-		.options = rows,
-		.args_min = 1,
-		.args_max = -1};
-
-	r = options_parse(&usage, argc, argv, &n, &args);
-	/* A word behind "--" was meant as a command. */
-	return r == OPTIONS_DONE
-		       ? verbs_unknown(channel_verbs, "channel", args[0])
-		       : r;
+	return verbs_run(channel_verbs, "channel",
+		"Shows, closes and removes channels. Looking at one takes no "
+		"item and delays\nno process.",
+		argc, argv);
 }

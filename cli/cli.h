@@ -11,6 +11,7 @@ int cmd_channel(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_copy(int argc, char **argv);
+int cmd_data(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_load(int argc, char **argv);

@@ -23,6 +23,11 @@ cli_tarn_SOURCES = \
 	cli/cli.h \
 	cli/completion.c \
 	cli/copy.c \
+	cli/data.c \
+	cli/data.h \
+	cli/data_bench.c \
+	cli/data_cat.c \
+	cli/data_info.c \
 	cli/doctor/daemon.c \
 	cli/doctor/doctor.c \
 	cli/doctor/doctor.h \

@@ -11,6 +11,7 @@
 
 #include "base/std_fds.h"
 #include "cli/channel.h"
+#include "cli/data.h"
 #include "cli/message.h"
 #include "cli/verbs.h"
 
@@ -28,6 +29,10 @@ const struct verb cli_verbs[] = {
 	{.name = "copy",
 		.run = cmd_copy,
 		.help = "copy tensors to a file, converting them on the way"},
+	{.name = "data",
+		.run = cmd_data,
+		.help = "look at a training job's tokens and samples",
+		.verbs = data_verbs},
 	{.name = "doctor",
 		.run = cmd_doctor,
 		.help = "say what this machine offers, and what to change"},
@@ -83,7 +88,7 @@ static void print_help(FILE *f)
 	/* All of it fits on a terminal of 24 lines. */
 	fputs("Usage: tarn COMMAND [ARGUMENTS]\n"
 	      "\"tarn COMMAND --help\" says more; \"tarn --version\" prints the "
-	      "version.\n\n",
+	      "version.\n",
 		f);
 	verbs_list(f, cli_verbs);
 }

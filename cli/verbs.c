@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/message.h"
+#include "cli/options.h"
 #include "cli/suggest.h"
 
 const struct verb *verbs_find(const struct verb *verbs, const char *name)
@@ -51,4 +52,38 @@ int verbs_unknown(const struct verb *verbs, const char *of, const char *name)
 	print_hint("'tarn %s%s--help' lists the commands", of ? of : "",
 		of ? " " : "");
 	return EXIT_USAGE;
+}
+
+int verbs_run(const struct verb *verbs, const char *of, const char *about,
+	int argc, char **argv)
+{
+	_cleanup_free_ char *text = NULL;
+	const struct option_row rows[] = {{0}};
+	const struct verb *verb;
+	size_t size = 0;
+	char **args;
+	FILE *f;
+	int n, r;
+
+	if (argc > 1 && argv[1][0] != '-') {
+		verb = verbs_find(verbs, argv[1]);
+		return verb ? verb->run(argc - 1, argv + 1)
+			    : verbs_unknown(verbs, of, argv[1]);
+	}
+	f = must(open_memstream(&text, &size));
+	fprintf(f, "%s\n\n", about);
+	verbs_list(f, verbs);
+	fprintf(f, "\n\"tarn %s COMMAND --help\" says more.", of);
+	if (fclose(f) == EOF)
+		must(NULL);
+	const struct usage usage = {.verb = of,
+		.arguments = "COMMAND [ARGUMENTS]",
+		.about = text,
+		.options = rows,
+		.args_min = 1,
+		.args_max = -1};
+
+	r = options_parse(&usage, argc, argv, &n, &args);
+	/* A word behind "--" was meant as a command. */
+	return r == OPTIONS_DONE ? verbs_unknown(verbs, of, args[0]) : r;
 }

@@ -31,3 +31,8 @@ void verbs_list(FILE *f, const struct verb *verbs);
 /* Says that there is no such verb, which one was probably meant, and that
  * "tarn --help" (with of: "tarn OF --help") lists them. Returns EXIT_USAGE. */
 int verbs_unknown(const struct verb *verbs, const char *of, const char *name);
+
+/* Runs a verb that has verbs of its own, by its first argument: "tarn OF VERB".
+ * about: lines of its help, above the list of them. */
+int verbs_run(const struct verb *verbs, const char *of, const char *about,
+	int argc, char **argv);

@@ -383,6 +383,8 @@ lib_libcore_la_SOURCES = \
 	lib/data/source_open.c \
 	lib/data/state.c \
 	lib/data/table.c \
+	lib/data/tokens.c \
+	lib/data/tokens.h \
 	lib/dlpack/dlpack.h \
 	lib/dlpack/from_dlpack.c \
 	lib/dlpack/to_dlpack.c \

@@ -3,6 +3,7 @@
 dist_man_MANS += \
 	man/tarn-channels.7 \
 	man/tarn-cuda.7 \
+	man/tarn-data.7 \
 	man/tarn-doctor.1 \
 	man/tarn-numa.7 \
 	man/tarn-ops.7 \

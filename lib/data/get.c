@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "lib/data/dataset.h"
 #include "lib/data/key.h"
+#include "lib/data/tokens.h"
 #include "lib/reserved.h"
 #include "lib/tensor/tensor.h"
 
@@ -213,46 +214,7 @@ static int place_piece(const tarn_data_source *source, struct piece *piece)
 	return r;
 }
 
-/* ---- tokens -------------------------------------------------------------------------- */
-
-static int64_t token_at(
-	const unsigned char *p, enum tarn_dtype dtype, unsigned width)
-{
-	uint64_t u = 0;
-
-	memcpy(&u, p, width);
-	switch (dtype) {
-	case TARN_I8:
-		return (int8_t)u;
-	case TARN_I16:
-		return (int16_t)u;
-	case TARN_I32:
-		return (int32_t)u;
-	default:
-		return (int64_t)u;
-	}
-}
-
-/* n tokens of the file's dtype as those of another. */
-static int convert(const unsigned char *from, enum tarn_dtype dtype,
-	unsigned width, size_t n, unsigned char *to, enum tarn_dtype out,
-	unsigned out_width, size_t *ret_bad)
-{
-	int bad = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		int64_t token = token_at(from + i * width, dtype, width);
-
-		memcpy(to + i * out_width, &token, out_width);
-		if (token_at(to + i * out_width, out, out_width) != token ||
-			(out == TARN_U64 && token < 0)) {
-			*ret_bad = i;
-			bad = 1;
-			break;
-		}
-	}
-	return bad;
-}
+/* ---- tokens -------------------------------------------------------------- */
 
 static int no_fit(const tarn_data *data, const tarn_data_source *source,
 	uint64_t token, const unsigned char *bytes)
@@ -262,7 +224,7 @@ static int no_fit(const tarn_data *data, const tarn_data_source *source,
 	return tarn_fail(ERANGE,
 		"%.300s: token %llu is %lld, which does not fit into %s",
 		p->name, (unsigned long long)(token - p->first_token),
-		(long long)token_at(bytes, source->dtype, source->width),
+		(long long)data_token_at(bytes, source->dtype, source->width),
 		tarn_dtype_name(data->options.dtype));
 }
 
@@ -279,10 +241,9 @@ static int read_tokens(const tarn_data *data, const tarn_data_source *source,
 	for (size_t i = 0, step; r >= 0 && i < n; i += step) {
 		step = MIN(n - i, CHUNK / width);
 		r = tarn_data_source_read(source, token + i, step, bytes);
-		if (r >= 0 &&
-			convert(bytes, source->dtype, width, step,
-				to + i * data->out_width, data->options.dtype,
-				data->out_width, &bad))
+		if (r >= 0 && !data_tokens_convert(bytes, source->dtype, width,
+				      step, to + i * data->out_width,
+				      data->options.dtype, &bad))
 			r = no_fit(data, source, token + i + bad,
 				bytes + bad * width);
 	}

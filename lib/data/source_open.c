@@ -262,7 +262,8 @@ static int open_part(const char *path, const struct data_tokens *raw,
 		return open_tensor(path, strlen(path), NULL, part, tokens);
 	*ret_format = "raw";
 	return exists(path) ? open_raw(path, raw, part, tokens)
-			    : tarn_fail(ENOENT, "%.300s: ENOENT", path);
+			    : tarn_fail(ENOENT, "%.300s: %s", path,
+				      tarn_errno_text(ENOENT));
 }
 
 int data_open_path(tarn_data_source *source, const char *path,

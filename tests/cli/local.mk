@@ -17,6 +17,7 @@ CLI_SCRIPT_TESTS = \
 	tests/cli/cli_save_signal.py \
 	tests/cli/cli_top.py \
 	tests/cli/copy.sh \
+	tests/cli/data.py \
 	tests/cli/doctor.sh \
 	tests/cli/engine.sh \
 	tests/cli/info.sh \

@@ -13,7 +13,7 @@ has "Usage: tarn COMMAND" "$err" \
 	"without a command the usage is printed on stderr"
 run "$TARN" --help
 is 0 "$status" "--help is done"
-verbs="channel check completion copy doctor info load ls metrics migrate print put \
+verbs="channel check completion copy data doctor info load ls metrics migrate print put \
 replicate rm save status stop top verify view wait"
 is "$verbs" "$(sed -n 's/^  \([a-z]*\) .*/\1/p' <<<"$out" | paste -sd ' ')" \
 	"help lists the commands in order"
@@ -165,11 +165,11 @@ is "$verbs help version" "$(complete_line "")" "the verbs complete"
 is "load ls" "$(complete_line l)" "a verb's beginning completes to its verbs"
 is "close ls rm stat tail top --help" "$(complete_line channel "")" \
 	"the verbs of channel complete"
-for verb in $verbs channel\ {close,ls,rm,stat,tail,top}; do
-	[ "$verb" = channel ] && continue
+for verb in $verbs channel\ {close,ls,rm,stat,tail,top} data\ {bench,cat,info}; do
+	[ "$verb" = channel ] || [ "$verb" = data ] && continue
 	# shellcheck disable=SC2086 # words
 	is "$("$TARN" $verb --help | sed -nE \
-		's/^  -., (--[a-z]+).*/\1/p' | paste -sd ' ')" \
+		's/^  -., (--[a-z-]+).*/\1/p' | paste -sd ' ')" \
 		"$(complete_line $verb --)" "the options of $verb complete"
 done
 touch "$TMPDIR/file"
@@ -196,14 +196,14 @@ sorted() { # WORD...
 }
 options_of() { # VERB
 	# shellcheck disable=SC2086 # words
-	"$TARN" $1 --help | sed -nE 's/^  -., (--[a-z]+).*/\1/p' | paste -sd ' '
+	"$TARN" $1 --help | sed -nE 's/^  -., (--[a-z-]+).*/\1/p' | paste -sd ' '
 }
 if type zsh >/dev/null 2>&1; then
 	is "$verbs help version" "$(zsh_line "")" "zsh: the verbs complete"
 	is "close ls rm stat tail top --help" "$(zsh_line channel "")" \
 		"zsh: the verbs of channel complete"
-	for verb in $verbs channel\ {close,ls,rm,stat,tail,top}; do
-		[ "$verb" = channel ] && continue
+	for verb in $verbs channel\ {close,ls,rm,stat,tail,top} data\ {bench,cat,info}; do
+		[ "$verb" = channel ] || [ "$verb" = data ] && continue
 		# shellcheck disable=SC2086 # words
 		is "$(options_of "$verb")" "$(zsh_line $verb --)" \
 			"zsh: the options of $verb complete"
@@ -222,8 +222,8 @@ if type fish >/dev/null 2>&1; then
 	is "close ls rm stat tail top" "$(fish_line "channel ")" \
 		"fish: so do the verbs of channel"
 	is "$(sorted "$verbs")" "$(fish_line "help ")" "fish: and those to explain"
-	for verb in $verbs channel\ {close,ls,rm,stat,tail,top}; do
-		[ "$verb" = channel ] && continue
+	for verb in $verbs channel\ {close,ls,rm,stat,tail,top} data\ {bench,cat,info}; do
+		[ "$verb" = channel ] || [ "$verb" = data ] && continue
 		is "$(sorted "$(options_of "$verb")")" "$(fish_line "$verb --")" \
 			"fish: the options of $verb complete"
 	done

@@ -67,7 +67,7 @@ compare() { # WHAT PAGE HEADING COMMAND...
 compare tarnd tarnd.8 Options "$TARN_DAEMON"
 verbs=$(section tarn.1 SYNOPSIS | sed -n 's/^\.Cm //p' | sort -u)
 for verb in $verbs; do
-	[ "$verb" = view ] || [ "$verb" = channel ] ||
+	[ "$verb" = view ] || [ "$verb" = channel ] || [ "$verb" = data ] ||
 		judge "the synopsis of $verb has all of its options" 0 "$(diff \
 			<(documented tarn.1 "$verb") \
 			<(synopsis tarn.1 "$verb" | options))"
@@ -76,18 +76,22 @@ for verb in $verbs; do
 		"$TARN" --help | grep -qE "(^| )$verb( |\$)" || echo "no $verb"
 	)"
 done
-# Verbs of a verb: "close | rm" are two.
-inner=$(section tarn.1 SYNOPSIS | sed -n 's/^\.Ic //p' | tr -d '|' | sort -u)
-for verb in $inner; do
-	compare "tarn channel $verb" tarn.1 "channel $verb" "$TARN" channel \
-		"$verb"
-	judge "tarn help channel $verb is the same" 0 "$(diff \
-		<("$TARN" channel "$verb" --help) \
-		<("$TARN" help channel "$verb"))"
+# Verbs of a verb, "channel ls"; "close | rm" are two.
+inner=$(section tarn.1 SYNOPSIS | awk '/^\.Cm/ { of = $2 }
+	/^\.Ic/ { for (i = 2; i <= NF; i++) if ($i != "|") print of, $i }' |
+	sort -u)
+while read -r of verb; do
+	compare "tarn $of $verb" tarn.1 "$of $verb" "$TARN" "$of" "$verb"
+	judge "tarn help $of $verb is the same" 0 "$(diff \
+		<("$TARN" "$of" "$verb" --help) \
+		<("$TARN" help "$of" "$verb"))"
+done <<<"$inner"
+for of in $(cut -d ' ' -f 1 <<<"$inner" | sort -u); do
+	judge "all of them are in tarn $of --help" 0 "$(diff \
+		<(sed -n "s/^$of //p" <<<"$inner" | sort) \
+		<("$TARN" "$of" --help | sed -nE 's/^  ([a-z]+) .*/\1/p' |
+			sort))"
 done
-judge "all of them are in tarn channel --help" 0 "$(diff \
-	<(tr ' ' '\n' <<<"$inner" | grep . | sort) \
-	<("$TARN" channel --help | sed -nE 's/^  ([a-z]+) .*/\1/p' | sort))"
 for page in "$man"/*.[1-8]; do
 	judge "the foot of ${page##*/} names tarn, not an operating system" 0 \
 		"$(grep -qx '\.Os tarn' "$page" || grep '^\.Os' "$page")"
@@ -100,10 +104,10 @@ for verb in $verbs; do
 	judge "tarn $verb --help fits on 24 lines of 80 columns" 0 \
 		"$(fits "$TARN" "$verb")"
 done
-for verb in $inner; do
-	judge "tarn channel $verb --help fits on 24 lines of 80 columns" 0 \
-		"$(fits "$TARN" channel "$verb")"
-done
+while read -r of verb; do
+	judge "tarn $of $verb --help fits on 24 lines of 80 columns" 0 \
+		"$(fits "$TARN" "$of" "$verb")"
+done <<<"$inner"
 judge "tarn --help and tarnd --help fit on 24 lines of 80 columns" 0 \
 	"$(fits "$TARN")$(fits "$TARN_DAEMON")"
 # What a page shows as it would be typed. A
@@ -118,7 +122,7 @@ unknown() { # reads lines
 	local verb line option
 	grep -oE "(^|[ (])tarn ($(paste -sd '|' <<<"$verbs")) [^|&]*" |
 		while read -r _ verb line; do
-			[ "$verb" != channel ] || verb+=" ${line%% *}"
+			! grep -q "^$verb " <<<"$inner" || verb+=" ${line%% *}"
 			for option in $(options <<<"$line"); do
 				# shellcheck disable=SC2086 # two words, perhaps
 				"$TARN" $verb --help | options |
