@@ -4,6 +4,7 @@ EXTRA_PROGRAMS = \
 	bench/channel \
 	bench/clients \
 	bench/convert \
+	bench/data \
 	bench/data_order \
 	bench/fill \
 	bench/first_use \
@@ -34,6 +35,7 @@ EXTRA_PROGRAMS = \
 bench_channel_LDADD = lib/libtarn.la
 bench_clients_LDADD = lib/libcore.la
 bench_convert_LDADD = lib/libcore.la
+bench_data_LDADD = lib/libtarn.la -lm
 bench_data_order_LDADD = lib/libtarn.la
 bench_fill_LDADD = lib/libcore.la
 bench_first_use_LDADD = lib/libtarn.la
@@ -73,6 +75,7 @@ BENCHES = \
 	bench/clients.sh \
 	bench/column.sh \
 	bench/convert.sh \
+	bench/data.sh \
 	bench/data_order.sh \
 	bench/fill.sh \
 	bench/first_load.sh \

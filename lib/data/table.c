@@ -9,6 +9,7 @@
  * for the others, or save it beside the files. Others may have written it, so a
  * table that is given is checked.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 #include "base/fail.h"
 #include "lib/data/dataset.h"
 #include "lib/data/key.h"
+#include "lib/tensor/tensor.h"
 
 /* The head: what it is, a mark of what it was made of, and the group. */
 enum { HEAD = 4 };
@@ -216,23 +218,32 @@ static int check_given(const struct data_table *t,
 		       : 0;
 }
 
+/* One in a file is copied, since its memory may vanish when the file shrinks. */
 static int take(struct data_table *t, const struct data_stream *stream,
 	const struct data_shape *shape, tarn_tensor *given)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(given);
-	const uint64_t *words = tarn_tensor_data(given);
+	const uint64_t *words;
+	int r = 0;
 
 	if (l->dtype != TARN_U64 || l->ndim != 1 ||
-		!tarn_layout_is_contiguous(l) || !words ||
-		(uintptr_t)words % sizeof(*words) ||
 		(uint64_t)l->shape[0] != HEAD + t->n_groups + 1)
 		return tarn_fail(EMEDIUMTYPE,
 			"data: a table for this source is U64 of one dimension "
-			"of %llu in memory, not %s of %d",
-			(unsigned long long)(HEAD + t->n_groups + 1),
-			tarn_dtype_name(l->dtype), l->ndim);
+			"of %" PRIu64 ", not %s of %d",
+			HEAD + t->n_groups + 1, tarn_dtype_name(l->dtype),
+			l->ndim);
+	words = storage_by_address(given->storage) ? tarn_tensor_data(given)
+						   : NULL;
+	if (words && tarn_layout_is_contiguous(l) &&
+		(uintptr_t)words % sizeof(*words) == 0)
+		t->tensor = tarn_tensor_ref(given);
+	else
+		r = tarn_tensor_clone(given, &t->tensor);
+	if (r < 0)
+		return r;
+	words = tarn_tensor_data(t->tensor);
 	t->before = words + HEAD;
-	t->tensor = tarn_tensor_ref(given);
 	return check_given(t, stream, shape, words);
 }
 

@@ -5,8 +5,10 @@
  * is wrong is refused.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tarn/tarn.h>
 
@@ -16,6 +18,7 @@
 #include "tests/kit/tap.h"
 
 static struct corpus corpora[2];
+static const char *dir;
 
 struct got {
 	int32_t tokens[SEQ_LEN + 1], positions[SEQ_LEN + 1];
@@ -301,6 +304,35 @@ static int open_with(struct tarn_data_options *o, tarn_tensor *a,
 	return r;
 }
 
+/* One in a file is as good. */
+static void judge_saved(
+	tarn_data *data, struct tarn_data_options *o, tarn_tensor *table)
+{
+	const struct tarn_save_item item = {.name = "table", .tensor = table};
+	char path[300];
+	bool same = true;
+	tarn_data *again;
+	tarn_file *file;
+	tarn_tensor *t;
+
+	snprintf(path, sizeof(path), "%s/table.npy", dir);
+	must(tarn_save(path, &item, 1, NULL, NULL));
+	must(tarn_file_open(path, &file));
+	must(tarn_file_map(file, tarn_file_at(file, 0)->name, 0, &t));
+	must(open_with(o, t, NULL, &again));
+	if (truncate(path, 0) < 0)
+		bail("truncate: %m");
+	for (uint64_t g = 0; g < 500; g++)
+		same = same && datasets_sample(data, g, NULL) ==
+				       datasets_sample(again, g, NULL);
+	ok(same, "a table that was saved is as good, whatever becomes of its "
+		 "file");
+	tarn_data_free(again);
+	tarn_tensor_unref(t);
+	tarn_file_unref(file);
+	unlink(path);
+}
+
 static void test_tables(void)
 {
 	struct tarn_data_options o = datasets_options(3, NULL);
@@ -319,6 +351,7 @@ static void test_tables(void)
 				       datasets_sample(again, g, NULL);
 	ok(same, "tables that are given make the same samples");
 	tarn_data_free(again);
+	judge_saved(data, &o, t[0]);
 	is_int(-EMEDIUMTYPE, open_with(&o, NULL, t[0], &again),
 		"the table of another source is refused");
 	o.seq_len++;
@@ -433,7 +466,8 @@ static void test_requests(void)
 
 int main(void)
 {
-	datasets_begin(test_tmpdir(), corpora);
+	dir = test_tmpdir();
+	datasets_begin(dir, corpora);
 	test_stream();
 	test_within();
 	test_packed();
@@ -442,5 +476,5 @@ int main(void)
 	test_refused();
 	test_requests();
 	datasets_end(corpora);
-	return done(1 + 2 + 2 + 2 + 7 + 18 + 4);
+	return done(1 + 2 + 2 + 2 + 8 + 18 + 4);
 }

@@ -4,6 +4,7 @@
 # NAME.c and what else it is made of.
 FUZZ_TESTS = \
 	tests/fuzz/channel \
+	tests/fuzz/data_index \
 	tests/fuzz/descriptor \
 	tests/fuzz/expression \
 	tests/fuzz/index \
@@ -58,6 +59,7 @@ check_PROGRAMS += $(FUZZ_TESTS)
 TESTS += $(FUZZ_TESTS)
 tests_fuzz_channel_SOURCES = \
 	tests/fuzz/channel.c $(FUZZ_POKES) $(FUZZ_RUN)
+tests_fuzz_data_index_SOURCES = tests/fuzz/data_index.c $(FUZZ_RUN)
 tests_fuzz_descriptor_SOURCES = \
 	tests/fuzz/descriptor.c $(FUZZ_RUN)
 tests_fuzz_expression_SOURCES = \
@@ -78,6 +80,7 @@ if FUZZERS
 LIBFUZZER = $(AM_LDFLAGS) -fsanitize=fuzzer
 noinst_PROGRAMS += \
 	tests/fuzz/fuzz_channel \
+	tests/fuzz/fuzz_data_index \
 	tests/fuzz/fuzz_descriptor \
 	tests/fuzz/fuzz_expression \
 	tests/fuzz/fuzz_index \
@@ -89,6 +92,8 @@ noinst_PROGRAMS += \
 tests_fuzz_fuzz_channel_SOURCES = \
 	tests/fuzz/channel.c $(FUZZ_POKES)
 tests_fuzz_fuzz_channel_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_fuzz_data_index_SOURCES = tests/fuzz/data_index.c
+tests_fuzz_fuzz_data_index_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_descriptor_SOURCES = tests/fuzz/descriptor.c
 tests_fuzz_fuzz_descriptor_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_expression_SOURCES = tests/fuzz/expression.c $(FUZZ_TEXT)
@@ -115,6 +120,7 @@ EXTRA_DIST += \
 	tests/fuzz/README.md \
 	tests/fuzz/corpus \
 	tests/fuzz/channel.dict \
+	tests/fuzz/data_index.dict \
 	tests/fuzz/descriptor.dict \
 	tests/fuzz/expression.dict \
 	tests/fuzz/index.dict \

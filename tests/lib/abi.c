@@ -38,6 +38,15 @@ static void test_sizes(void)
 		SIZE_IS(tarn_completion, 448),
 		SIZE_IS(tarn_copy_info, 136),
 		SIZE_IS(tarn_copy_options, 136),
+		SIZE_IS(tarn_data_info, 96),
+		SIZE_IS(tarn_data_options, 144),
+		SIZE_IS(tarn_data_order, 264),
+		SIZE_IS(tarn_data_permutation, 56),
+		SIZE_IS(tarn_data_request, 112),
+		SIZE_IS(tarn_data_sample, 104),
+		SIZE_IS(tarn_data_source_info, 120),
+		SIZE_IS(tarn_data_source_options, 40),
+		SIZE_IS(tarn_data_weights, 32),
 		SIZE_IS(tarn_descriptor, 256),
 		SIZE_IS(tarn_gather_options, 72),
 		SIZE_IS(tarn_layout, 208),
@@ -311,5 +320,5 @@ int main(void)
 	tarn_file_unref(file);
 	unlink(path);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(102);
+	return done(111);
 }

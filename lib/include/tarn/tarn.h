@@ -45,8 +45,9 @@
  * returns -EINVAL for those that it does not know.
  *
  * In C++ write struct tarn_channel_info, struct tarn_stream_progress, struct
- * tarn_cuda_device and enum tarn_storage_kind, as in C: functions have these
- * names, too.
+ * tarn_cuda_device, struct tarn_data_order, struct tarn_data_info, struct
+ * tarn_data_source_info and enum tarn_storage_kind, as in C: functions have
+ * these names, too.
  */
 #pragma once
 
