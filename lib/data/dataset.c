@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Opening a dataset: options are checked, sources are counted in samples. */
 #include "lib/data/dataset.h"
+#include "lib/data/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,24 @@
 #include "lib/tensor/tensor.h"
 
 /* ---- options ----------------------------------------------------------------- */
+
+static int check_tokens(const struct tarn_data_options *o)
+{
+	enum tarn_dtype dtype = o->dtype ? o->dtype : TARN_I32;
+	const char *name = tarn_dtype_name(dtype);
+	unsigned width = data_token_width(dtype);
+
+	if (!width)
+		return tarn_fail(EINVAL,
+			"data: tokens are delivered as integers, not as %s",
+			name ? name : "an unknown dtype");
+	if (data_token_at(&o->pad, dtype, width) != o->pad)
+		return tarn_fail(EINVAL,
+			"data: the token that fills up, %lld, does not fit into "
+			"%s",
+			(long long)o->pad, name);
+	return 0;
+}
 
 static int check_windows(const struct tarn_data_options *o)
 {
@@ -30,12 +49,7 @@ static int check_windows(const struct tarn_data_options *o)
 		return tarn_fail(EINVAL,
 			"data: seq_len is 1 to %d tokens, not %u",
 			TARN_DATA_SEQ_MAX, o->seq_len);
-	if (o->dtype && !data_token_width(o->dtype))
-		return tarn_fail(EINVAL,
-			"data: tokens are delivered as integers, not as %s",
-			tarn_dtype_name(o->dtype) ? tarn_dtype_name(o->dtype)
-						  : "an unknown dtype");
-	return 0;
+	return check_tokens(o);
 }
 
 static int check_options(const struct tarn_data_options *o, size_t n)

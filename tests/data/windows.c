@@ -421,6 +421,9 @@ static void test_refused(void)
 	o = good;
 	o.dtype = TARN_F32;
 	refused(-EINVAL, "delivered as integers, not as F32", o);
+	o.dtype = TARN_U8;
+	o.pad = 256;
+	refused(-EINVAL, "fills up, 256, does not fit into U8", o);
 	o = good;
 	o.seq_len = 1000000;
 	refused(-EINVAL, "the sources have no sample of 1000001 tokens", o);
@@ -476,5 +479,5 @@ int main(void)
 	test_refused();
 	test_requests();
 	datasets_end(corpora);
-	return done(1 + 2 + 2 + 2 + 8 + 18 + 4);
+	return done(1 + 2 + 2 + 2 + 8 + 20 + 4);
 }
