@@ -172,14 +172,16 @@ static void read_samples(tarn_data *data, double begun, double opened,
 		100.0 * (double)n_tokens / ((double)g * (SEQ_LEN + 1)));
 }
 
+/* With the table of an earlier row, if there is one; *table is then this row's. */
 static void row(enum tarn_data_windows windows, enum tarn_data_shuffle shuffle,
-	const char *name)
+	tarn_tensor **table, const char *name)
 {
 	const struct tarn_data_options options = {.seed = 1,
 		.seq_len = SEQ_LEN,
 		.windows = windows,
 		.shuffle = shuffle,
 		.block = 4096,
+		.tables = table,
 		.threads = 1};
 	const char *path = prefix;
 	tarn_data_source *source = NULL;
@@ -190,6 +192,8 @@ static void row(enum tarn_data_windows windows, enum tarn_data_shuffle shuffle,
 		tarn_data_open(&source, 1, &options, &data) < 0)
 		fail(name);
 	opened = wall();
+	if (table && !*table && tarn_data_table(data, 0, table) < 0)
+		fail(name);
 	read_samples(data, begun, opened, private_mib() - before, name);
 	tarn_data_free(data);
 	tarn_data_source_unref(source);
@@ -198,6 +202,7 @@ static void row(enum tarn_data_windows windows, enum tarn_data_shuffle shuffle,
 int main(int argc, char **argv)
 {
 	uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 10000000;
+	tarn_tensor *table = NULL;
 	char path[4096];
 
 	if (argc < 2)
@@ -205,10 +210,12 @@ int main(int argc, char **argv)
 	snprintf(prefix, sizeof(prefix), "%s/corpus", argv[1]);
 	write_corpus(n);
 	references(n);
-	row(TARN_WINDOWS_STREAM, TARN_SHUFFLE_ALL, "stream");
-	row(TARN_WINDOWS_PADDED, TARN_SHUFFLE_ALL, "padded");
-	row(TARN_WINDOWS_PACKED, TARN_SHUFFLE_ALL, "packed");
-	row(TARN_WINDOWS_PACKED, TARN_SHUFFLE_BLOCKS, "packed, in blocks");
+	row(TARN_WINDOWS_STREAM, TARN_SHUFFLE_ALL, NULL, "stream");
+	row(TARN_WINDOWS_PADDED, TARN_SHUFFLE_ALL, NULL, "padded");
+	row(TARN_WINDOWS_PACKED, TARN_SHUFFLE_ALL, &table, "packed");
+	row(TARN_WINDOWS_PACKED, TARN_SHUFFLE_ALL, &table, "with its table");
+	row(TARN_WINDOWS_PACKED, TARN_SHUFFLE_BLOCKS, &table, "and in blocks");
+	tarn_tensor_unref(table);
 	snprintf(path, sizeof(path), "%s.bin", prefix);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s.idx", prefix);

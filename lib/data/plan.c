@@ -45,6 +45,7 @@ static void end_rooms(struct data_plan *p)
 static void end_documents(struct data_plan *p)
 {
 	free(p->lengths);
+	free(p->rests);
 	free(p->whole_before);
 	free(p->first);
 	free(p->members);
@@ -53,7 +54,8 @@ static void end_documents(struct data_plan *p)
 	free(p->place);
 	free(p->next);
 	p->lengths = p->whole_before = NULL;
-	p->first = p->members = p->order = p->other = p->place = p->next = NULL;
+	p->rests = p->first = p->members = p->order = p->other = p->place =
+		p->next = NULL;
 	p->room = 0;
 }
 
@@ -70,14 +72,16 @@ static int room_for_documents(struct data_plan *p, size_t n)
 	end_documents(p);
 	p->lengths = calloc(n, sizeof(*p->lengths));
 	p->whole_before = calloc(n + 1, sizeof(*p->whole_before));
+	p->rests = calloc(n, sizeof(*p->rests));
 	p->first = calloc(n + 1, sizeof(*p->first));
 	p->members = calloc(n, sizeof(*p->members));
 	p->order = calloc(n, sizeof(*p->order));
 	p->other = calloc(n, sizeof(*p->other));
 	p->place = calloc(n, sizeof(*p->place));
 	p->next = calloc(n, sizeof(*p->next));
-	if (!p->lengths || !p->whole_before || !p->first || !p->members ||
-		!p->order || !p->other || !p->place || !p->next) {
+	if (!p->lengths || !p->whole_before || !p->rests || !p->first ||
+		!p->members || !p->order || !p->other || !p->place ||
+		!p->next) {
 		end_documents(p);
 		return tarn_fail(ENOMEM,
 			"data: no memory for the plan of %zu documents", n);
@@ -181,23 +185,25 @@ static uint32_t find_room(const struct data_plan *p, uint32_t least)
 
 /* ---- packing -------------------------------------------------------------------- */
 
-/* Tokens that are left of a document behind its whole windows: those of its last
- * window, which begins with the last token of the one before it. */
-static uint32_t rest_of(const struct data_plan *p, uint32_t seq_len, size_t i)
+/* Sets what is left of each document behind its whole windows: the tokens of its
+ * last window, which begins with the last token of the one before it. */
+static void set_rests(struct data_plan *p, uint32_t seq_len)
 {
-	uint64_t whole = p->whole_before[i + 1] - p->whole_before[i];
-	uint64_t rest = p->lengths[i] - whole * seq_len;
+	for (size_t i = 0; i < p->n; i++) {
+		uint64_t whole = p->whole_before[i + 1] - p->whole_before[i];
+		uint64_t rest = p->lengths[i] - whole * seq_len;
 
-	return whole && rest == 1 ? 0 : (uint32_t)rest;
+		p->rests[i] = whole && rest == 1 ? 0 : (uint32_t)rest;
+	}
 }
 
 /* Documents with a rest, in an order that the key decides (Fisher and Yates). */
-static size_t shuffle(struct data_plan *p, uint32_t seq_len, uint64_t key)
+static size_t shuffle(struct data_plan *p, uint64_t key)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->n; i++)
-		if (rest_of(p, seq_len, i))
+		if (p->rests[i])
 			p->order[n++] = (uint32_t)i;
 	for (size_t i = n; i > 1; i--) {
 		size_t k = (size_t)data_scale(data_mix(key + i * DATA_STEP), i);
@@ -219,8 +225,7 @@ static void sort(struct data_plan *p, uint32_t seq_len, size_t n)
 
 		memset(counts, 0, sizeof(counts));
 		for (size_t i = 0; i < n; i++)
-			counts[rest_of(p, seq_len, from[i]) >> shift &
-				(RADIX - 1)]++;
+			counts[p->rests[from[i]] >> shift & (RADIX - 1)]++;
 		for (uint32_t i = RADIX; i--;) {
 			uint32_t count = counts[i];
 
@@ -228,7 +233,7 @@ static void sort(struct data_plan *p, uint32_t seq_len, size_t n)
 			sum += count;
 		}
 		for (size_t i = 0; i < n; i++)
-			p->other[counts[rest_of(p, seq_len, from[i]) >> shift &
+			p->other[counts[p->rests[from[i]] >> shift &
 					(RADIX - 1)]++] = from[i];
 		p->order = p->other;
 		p->other = from;
@@ -241,7 +246,7 @@ static uint32_t best_fit(struct data_plan *p, uint32_t seq_len, size_t n)
 	uint32_t sequences = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		uint32_t rest = rest_of(p, seq_len, p->order[i]);
+		uint32_t rest = p->rests[p->order[i]];
 		uint32_t room = find_room(p, rest), sequence;
 
 		if (room == NONE) {
@@ -263,9 +268,11 @@ static uint32_t best_fit(struct data_plan *p, uint32_t seq_len, size_t n)
 
 static void pack(struct data_plan *p, uint32_t seq_len, uint64_t key)
 {
-	size_t n = shuffle(p, seq_len, key);
 	uint32_t sequences;
+	size_t n;
 
+	set_rests(p, seq_len);
+	n = shuffle(p, key);
 	sort(p, seq_len, n);
 	sequences = best_fit(p, seq_len, n);
 	memset(p->first, 0, ((size_t)sequences + 1) * sizeof(*p->first));
@@ -286,11 +293,13 @@ static void pack(struct data_plan *p, uint32_t seq_len, uint64_t key)
 static uint64_t samples_of(const struct data_shape *shape, uint64_t length)
 {
 	uint64_t predicted = length ? length - 1 : 0;
+	bool padded = shape->windows == TARN_WINDOWS_PADDED;
 
-	if (shape->windows == TARN_WINDOWS_PADDED)
-		return predicted / shape->seq_len +
-		       (predicted % shape->seq_len != 0);
-	return predicted / shape->seq_len;
+	/* Most documents are shorter: a division takes longer than the rest. */
+	if (predicted < shape->seq_len)
+		return padded && predicted;
+	return predicted / shape->seq_len +
+	       (padded && predicted % shape->seq_len);
 }
 
 void data_plan_make(struct data_plan *plan, const struct data_shape *shape,
@@ -344,7 +353,7 @@ int data_plan_pieces(const struct data_plan *plan,
 		uint32_t d = plan->members[m];
 
 		piece.document = d;
-		piece.n = rest_of(plan, shape->seq_len, d);
+		piece.n = plan->rests[d];
 		piece.start = plan->lengths[d] - piece.n;
 		r = fn(arg, &piece);
 	}

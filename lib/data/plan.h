@@ -21,6 +21,7 @@ struct data_plan {
 	uint64_t n_packed;      /* sequences that are shared */
 	uint64_t *lengths;      /* of documents */
 	uint64_t *whole_before; /* n + 1: samples of earlier documents */
+	uint32_t *rests;        /* tokens of each document that are packed */
 	uint32_t *first;        /* n_packed + 1: of each sequence in members */
 	uint32_t *members;      /* documents, whose ends are packed */
 	/* What it is made with. */
