@@ -10,8 +10,9 @@
  * Requests and answers go through the channels MODEL.in and MODEL.out: each
  * worker takes the next request (I64 [batch, length], token numbers that end in
  * zeros), and puts the vectors (F32 [batch, width]) and the number of the version
- * that they come from (I64 []) into a slot, under the request's tag. When the
- * weights are published again the workers change to them between two requests.
+ * that they come from (I64 []) into a slot, under the request's tag; the answer to
+ * what is no request is a sentence (U8) that says why. When the weights are
+ * published again the workers change to them between two requests.
  */
 #include <errno.h>
 #include <signal.h>
@@ -109,6 +110,31 @@ static int answer(struct channels *c, tarn_module *tree, struct minilm *model,
 	return r;
 }
 
+/* The sentence of the last failure, as an answer. */
+static int refuse(struct channels *c, tarn_item *item)
+{
+	char text[256];
+	int64_t n = snprintf(text, sizeof(text), "%s", tarn_error_message());
+	tarn_tensor *sentence = NULL;
+	tarn_slot *slot = NULL;
+	size_t size;
+	const void *tag = tarn_item_tag(item, &size);
+	int r = tarn_channel_acquire(c->out, -1, &slot);
+
+	n = n < (int64_t)sizeof(text) ? n : (int64_t)sizeof(text) - 1;
+	if (r >= 0)
+		r = tarn_slot_new_tensor(slot, TARN_U8, 1, &n, &sentence);
+	if (r >= 0) {
+		memcpy(tarn_tensor_data(sentence), text, (size_t)n);
+		r = tarn_slot_set_tag(slot, tag, size);
+	}
+	tarn_tensor_unref(sentence);
+	if (r >= 0)
+		return tarn_slot_publish(slot);
+	tarn_slot_abandon(slot);
+	return r;
+}
+
 static int work(const char *name, int threads)
 {
 	struct channels c = {0};
@@ -128,8 +154,12 @@ static int work(const char *name, int threads)
 		r = tarn_channel_receive(c.in, -1, &item);
 		if (r >= 0)
 			r = tarn_module_refresh(tree);
-		if (r >= 0)
+		if (r >= 0) {
 			r = answer(&c, tree, model, item);
+			/* One bad request ends no worker. */
+			if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+				r = refuse(&c, item);
+		}
 		tarn_item_unref(item);
 	}
 	if (r != -EPIPE)
@@ -248,6 +278,12 @@ static int print_answer(tarn_item *item)
 		return r;
 	l = tarn_tensor_layout(vectors);
 	v = tarn_tensor_data(vectors);
+	if (l->dtype == TARN_U8) {
+		printf("refused: %.*s\n", (int)l->shape[0],
+			(const char *)tarn_tensor_data(vectors));
+		tarn_tensor_unref(vectors);
+		return 0;
+	}
 	for (int64_t i = 0; i < l->shape[1]; i++)
 		printf("%s%.7g", i ? " " : "", (double)v[i]);
 	putchar('\n');

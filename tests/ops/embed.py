@@ -210,6 +210,17 @@ for turn in range(60):
 kit.ok(not faults and len(versions) > 4 and set(versions.values()) == {0, 1},
        "each answer comes from exactly one version", versions, *faults)
 
+# ---- what is no request ----
+send(inbox, np.array([[5, 100000]]), b"beyond")
+with outbox.receive(120) as item:
+    kit.ok(item.tag == b"beyond" and b"100000" in bytes(item[0].numpy()),
+           "a token that is none is refused by a sentence", item.tag,
+           bytes(item[0].numpy()))
+send(inbox, batch(1, 65), b"long")
+with outbox.receive(120) as item:
+    kit.ok(item.tag == b"long" and b"1 to 64" in bytes(item[0].numpy()),
+           "a text that is too long is refused", bytes(item[0].numpy()))
+
 # ---- a worker that is killed ----
 children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.pid)],
                           capture_output=True, text=True).stdout.split()
