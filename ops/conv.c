@@ -6,6 +6,7 @@
  * other is packed.
  */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include <tarn/copy.h>
@@ -335,6 +336,10 @@ int tarn_conv(const tarn_tensor *x, const tarn_tensor *weight,
 	int64_t shape[4];
 	int r = conv_open(&c, x, weight, bias, options ?: &none), ndim;
 
+	if (r >= 0 && c.down.out > INT_MAX / MAX(c.right.out, (int64_t)1))
+		r = tarn_error_set(ENOTSUP,
+			"conv: %lld windows of one picture; %d are the most",
+			(long long)(c.down.out * c.right.out), INT_MAX);
 	if (r >= 0)
 		r = floats_meet("conv", operands, bias ? 3 : 2, &dtype);
 	c.dtype = dtype_computed(dtype);

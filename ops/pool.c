@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include <tarn/copy.h>
 
@@ -113,6 +114,12 @@ static void run_chunk(const void *arg, int64_t number, char *scratch)
 		atomic_store(p->error, r);
 }
 
+/* The sentence is the thread's that met the error. */
+static int report(int r)
+{
+	return r < 0 ? tarn_error_set(-r, "pool: %s", strerror(-r)) : r;
+}
+
 /* Less than all others. */
 static struct tarn_operand lowest(enum tarn_dtype dtype)
 {
@@ -180,7 +187,7 @@ static int run(struct pool *p)
 	parts.cost = 8 * (double)places * (double)plane * (double)p->a_chunk;
 	r = parts_run(&parts);
 	tarn_tensor_unref(p->counts);
-	return r < 0 ? r : atomic_load(&error);
+	return r < 0 ? r : report(atomic_load(&error));
 }
 
 static int open_axes(struct pool *p, const struct tarn_layout *l,

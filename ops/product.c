@@ -2,6 +2,7 @@
 #include "ops/product.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include <tarn/copy.h>
@@ -63,12 +64,27 @@ static int pack(const char *op, const tarn_tensor *tensor,
 	return 0;
 }
 
+/* BLAS counts in int. */
+static int check_extents(const char *op, const struct tarn_layout *l)
+{
+	for (int i = MAX(l->ndim - 2, 0); i < l->ndim; i++)
+		if (l->shape[i] > INT_MAX)
+			return tarn_error_set(ENOTSUP,
+				"%s: a matrix of %s; %d rows and as many "
+				"columns are the most; cut it",
+				op, shape_words(l->ndim, l->shape).text,
+				INT_MAX);
+	return 0;
+}
+
 int stack_open(const char *op, const tarn_tensor *tensor, enum tarn_dtype dtype,
 	struct stack *ret)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(tensor);
-	int r = source_open(op, tensor, &ret->source);
+	int r = check_extents(op, l);
 
+	if (r >= 0)
+		r = source_open(op, tensor, &ret->source);
 	if (r < 0)
 		return r;
 	ret->layout = *tarn_tensor_layout(ret->source.tensor);

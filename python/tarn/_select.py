@@ -83,7 +83,19 @@ def _one_index(view, found):
     return first, len(found), index
 
 
+def _whole_mask(t, key):
+    """A mask that is the whole key and has the shape of t, or None."""
+    if isinstance(key, (tuple, list)) or not _picks(key):
+        return None
+    mask = _as_index(key)
+    return mask if mask.dtype == "BOOL" and mask.shape == t.shape and \
+        t.ndim else None
+
+
 def read(t, key):
+    mask = _whole_mask(t, key)
+    if mask is not None:
+        return t.masked_select(mask)
     view, found = _parts(t, key)
     dim, count, index = _one_index(view, found)
     if count != 1:
@@ -94,6 +106,10 @@ def read(t, key):
 
 
 def write(t, key, value):
+    mask = _whole_mask(t, key)
+    if mask is not None and isinstance(value, (int, float)):
+        t.masked_fill_(mask, value)
+        return
     view, found = _parts(t, key)
     dim, count, index = _one_index(view, found)
     if count == 1:
