@@ -10,11 +10,23 @@
 
 /* ---- fields and notes ---------------------------------------------- */
 
+/* What items() of a mapping has given. */
+static bool is_pair(PyObject *pair)
+{
+	if (PyTuple_Check(pair) && PyTuple_Size(pair) == 2)
+		return true;
+	PyErr_SetString(PyExc_TypeError, "pairs are wanted");
+	return false;
+}
+
 static int take_field(PyObject *pair, bool removes, struct tarn_set_field *ret)
 {
-	PyObject *key = PyTuple_GetItem(pair, 0);
-	PyObject *value = PyTuple_GetItem(pair, 1);
+	PyObject *key, *value;
 
+	if (!is_pair(pair))
+		return -1;
+	key = PyTuple_GetItem(pair, 0);
+	value = PyTuple_GetItem(pair, 1);
 	if (!PyUnicode_Check(key) ||
 		!(PyUnicode_Check(value) || (removes && value == Py_None))) {
 		PyErr_Format(PyExc_TypeError,
@@ -73,6 +85,8 @@ static int take_notes(
 	for (Py_ssize_t i = 0; i < n; i++) {
 		PyObject *pair = PyList_GetItem(*ret_pairs, i);
 
+		if (!is_pair(pair))
+			return -1;
 		(*ret)[i].name = text_argument(PyTuple_GetItem(pair, 0));
 		if (!(*ret)[i].name ||
 			PyBytes_AsStringAndSize(

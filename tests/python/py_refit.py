@@ -43,6 +43,13 @@ def put_there(tensors, device):
 # ---- sets ----
 
 
+class Lists(dict):
+    """A mapping whose items are no pairs."""
+
+    def items(self):
+        return [list(pair) for pair in super().items()]
+
+
 def sets(store):
     store.publish_set("m", {"a": numbers(4, 3, 0), "b": numbers(2, 2, 1)},
                       fields={"model": "x", "dtype": "BF16"},
@@ -63,6 +70,12 @@ def sets(store):
            "m", {"a": numbers(1, 1, 0)}, fields={"shards": 2})
     raises(TypeError, "", "a note that is text", store.publish_set, "m",
            {"a": numbers(1, 1, 0)}, notes={"a": "text"})
+    raises(TypeError, "pairs are wanted", "fields that are no pairs",
+           store.publish_set, "m", {"a": numbers(1, 1, 0)},
+           fields=Lists(a="b"))
+    raises(TypeError, "pairs are wanted", "notes that are no pairs",
+           store.publish_set, "m", {"a": numbers(1, 1, 0)},
+           notes=Lists(a=b"b"))
     raises(ValueError, "'c'", "a note without its tensor", store.publish_set,
            "m", {"a": numbers(1, 1, 0)}, notes={"c": b""})
     store.publish_set("m", {"a": numbers(1, 1, 0)})
