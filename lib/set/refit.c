@@ -279,6 +279,79 @@ static int publish(struct tarn_refit *refit)
 	return r;
 }
 
+static int by_item(const void *a, const void *b)
+{
+	const struct tarn_snapshot_item *x =
+		*(const struct tarn_snapshot_item *const *)a;
+	const struct tarn_snapshot_item *y =
+		*(const struct tarn_snapshot_item *const *)b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* The items by name, in memory that the caller frees; NULL: there is none. */
+static const struct tarn_snapshot_item **sorted(const struct tarn_snapshot *s)
+{
+	const struct tarn_snapshot_item **all = calloc(s->n + 1, sizeof(*all));
+
+	for (size_t i = 0; all && i < s->n; i++)
+		all[i] = &s->items[i];
+	if (all)
+		qsort(all, s->n, sizeof(*all), by_item);
+	return all;
+}
+
+static int stale(const struct tarn_snapshot_item *item, const char *what)
+{
+	return tarn_fail(ESTALE,
+		"'%.200s' was %s since the refit began; begin again",
+		item->name, what);
+}
+
+/* A name that was removed in between counts its versions from 1 again, but the
+ * refit still holds the old bytes, so that new ones are elsewhere. */
+static bool is_same(const struct tarn_snapshot_item *old,
+	const struct tarn_snapshot_item *now)
+{
+	return old->version == now->version &&
+	       tarn_tensor_same_storage(old->tensor, now->tensor) &&
+	       old->tensor->base == now->tensor->base;
+}
+
+static int compare(
+	const struct tarn_snapshot *old, const struct tarn_snapshot *now)
+{
+	_cleanup_free_ const struct tarn_snapshot_item **a = sorted(old);
+	_cleanup_free_ const struct tarn_snapshot_item **b = sorted(now);
+
+	if (!a || !b)
+		return tarn_fail(ENOMEM, "out of memory for %zu names", now->n);
+	for (size_t i = 0; i < old->n || i < now->n; i++) {
+		int order = i == old->n   ? 1
+			    : i == now->n ? -1
+					  : by_item(&a[i], &b[i]);
+
+		if (order)
+			return order < 0 ? stale(a[i], "removed")
+					 : stale(b[i], "added");
+		if (!is_same(a[i], b[i]))
+			return stale(b[i], "published");
+	}
+	return 0;
+}
+
+/* Is the set still what it was at the beginning? -ESTALE. */
+static int check_unchanged(const struct tarn_refit *refit)
+{
+	struct tarn_snapshot *now = NULL;
+	int r = tarn_store_snapshot(refit->store, refit->prefix, &now);
+
+	if (r >= 0 && now->commit != refit->old->commit)
+		r = compare(refit->old, now);
+	tarn_snapshot_free(now);
+	return r;
+}
+
 static int commit(struct tarn_refit *refit)
 {
 	int r = refit_check(refit);
@@ -291,6 +364,8 @@ static int commit(struct tarn_refit *refit)
 		r = refit_launch(refit, true);
 	if (r >= 0)
 		r = refit_drain(refit);
+	if (r >= 0)
+		r = check_unchanged(refit);
 	return r < 0 ? r : publish(refit);
 }
 

@@ -118,11 +118,13 @@ int main(int argc, char **argv)
 	in_memory(refits_sharing, "equal tensors are shared");
 	in_memory(refits_refused, "what is wrong is refused with a sentence");
 	in_memory(refits_added, "names are added");
+	in_memory(refits_overtaken,
+		"a commit leaves what others have published meanwhile");
 	in_memory(refits_aborted, "an abort leaves nothing");
 	in_memory(refits_file, "tensors come from files");
 	in_memory(refits_file_shrinks,
 		"a copy that fails leaves the old version");
 	in_memory(refits_killed, "a kill leaves the old version");
 	test_budget();
-	return done(17);
+	return done(18);
 }

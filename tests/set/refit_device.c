@@ -39,6 +39,7 @@ BEHAVIOUR(overlaps)
 BEHAVIOUR(sharing)
 BEHAVIOUR(refused)
 BEHAVIOUR(added)
+BEHAVIOUR(overtaken)
 BEHAVIOUR(aborted)
 BEHAVIOUR(file)
 BEHAVIOUR(file_shrinks)
@@ -297,6 +298,9 @@ int main(int argc, char **argv)
 		{"refused", "what is wrong is refused with a sentence", refused,
 			{NULL}},
 		{"added", "names are added", added, {NULL}},
+		{"overtaken",
+			"a commit leaves what others have published meanwhile",
+			overtaken, {NULL}},
 		{"aborted", "an abort leaves nothing", aborted, {NULL}},
 		{"file", "tensors come from files", file, {NULL}},
 		{"file_shrinks", "a copy that fails leaves the old version",

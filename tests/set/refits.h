@@ -34,6 +34,7 @@ void refits_overlaps(void);
 void refits_sharing(void);
 void refits_refused(void);
 void refits_added(void);
+void refits_overtaken(void);
 void refits_aborted(void);
 void refits_file(void);
 void refits_file_shrinks(void);

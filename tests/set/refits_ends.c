@@ -87,6 +87,58 @@ void refits_added(void)
 	tarn_tensor_unref(t);
 }
 
+/* ---- others -------------------------------------------------------------- */
+
+static void publish_one(const char *name, int seed)
+{
+	tarn_tensor *t = refits_created(10, 10, seed);
+
+	must(tarn_store_publish_one(refits_store, name, t, NULL, NULL));
+	tarn_tensor_unref(t);
+}
+
+static tarn_refit *with_a(int seed)
+{
+	tarn_refit *refit = refits_refit(NULL);
+
+	refits_put(refit, "a", refits_numbers(TARN_F32, 10, 10, seed));
+	return refit;
+}
+
+static void check_stale(tarn_refit *refit, const char *sentence)
+{
+	check_failed(-ESTALE, sentence, tarn_refit_commit(refit), "a commit");
+	tarn_refit_free(refit);
+	refits_check("a", TARN_F32, 10, 10, 1, sentence);
+}
+
+/* A commit does not undo what others have done in the set meanwhile. */
+void refits_overtaken(void)
+{
+	tarn_refit *refit;
+
+	refits_publish(10, 10);
+	refit = with_a(50);
+	publish_one("w/b", 60);
+	check_stale(refit, "'w/b' was published since the refit began");
+	refit = with_a(50);
+	must(tarn_store_remove(refits_store, "w/c"));
+	check_stale(refit, "'w/c' was removed since the refit began");
+	refit = with_a(50);
+	publish_one("w/bb", 60);
+	check_stale(refit, "'w/bb' was added since the refit began");
+	/* Its first version both times. */
+	refit = with_a(50);
+	must(tarn_store_remove(refits_store, "w/bb"));
+	publish_one("w/bb", 61);
+	check_stale(refit, "'w/bb' was published since the refit began");
+	refit = with_a(50);
+	publish_one("other", 60);
+	refits_commit(refit);
+	refits_check("a", TARN_F32, 10, 10, 50, "beside another set's name");
+	must(tarn_store_remove(refits_store, "other"));
+}
+
 /* ---- the end before the end ---------------------------------------------- */
 
 void refits_aborted(void)

@@ -201,8 +201,10 @@ TARN_PUBLIC int tarn_tensor_digest(const tarn_tensor *tensor,
  * New tensors are published for good, and are not mutable.
  *
  * A refit belongs to the thread that has begun it, as a stream does. Of one set
- * there should be one at a time: a refit does not notice what others publish in
- * the set meanwhile.
+ * there should be one at a time: what others publish in the set or remove from
+ * it meanwhile lets the commit fail (-ESTALE). It looks for that directly before
+ * it publishes, and what happens between the two, which take some microseconds,
+ * it does not see: a publication cannot be tied to a commit's number yet.
  */
 typedef struct tarn_refit tarn_refit;
 
@@ -296,7 +298,9 @@ TARN_PUBLIC int tarn_refit_flush(tarn_refit *refit)
  * Waits until all is copied, and publishes the changed names, and the fields if
  * some were given, in one publication. -EINVAL: rows of a tensor are missing, or
  * a tensor was not put that shares bytes with one that was: the sentence names
- * it, and it can be put yet. After an error of tarn_store_publish, as -ENOSPC of
+ * it, and it can be put yet; -ESTALE: since the begin others have published a
+ * name of the set, or removed or added one, which the sentence names: nothing is
+ * published, and another refit is needed. After an error of tarn_store_publish, as -ENOSPC of
  * the daemon's budget, the call may be repeated. After success the refit holds no
  * memory, and only tarn_refit_progress and tarn_refit_free are left.
  */
