@@ -143,6 +143,12 @@ int tarn_set_fields_of(const tarn_tensor *tensor, tarn_set_fields **ret)
 			"a tensor of %s with %d dimensions is no fields of a "
 			"set, which are U8 of one",
 			tarn_dtype_name(l->dtype), l->ndim);
+	/* A process that only reads memory loads no driver for it. */
+	if (tarn_storage_kind(tarn_tensor_storage(tensor)) ==
+		TARN_STORAGE_DEVICE)
+		return tarn_fail_constant(EBADMSG,
+			"a tensor on a device is no fields of a set, which are "
+			"in memory");
 	size = (size_t)l->shape[0];
 	if (size > TARN_SET_BYTES_MAX)
 		return tarn_fail(EBADMSG,

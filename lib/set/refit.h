@@ -78,7 +78,7 @@ struct tarn_refit {
 	size_t n, room;
 	struct refit_name **by_range; /* those of the old version */
 	size_t n_old;
-	uint64_t untaken; /* bytes of groups that may still come */
+	uint64_t untaken; /* bytes of buckets for groups that may still come */
 	struct refit_bucket *buckets;
 	unsigned n_buckets;
 	struct refit_piece *waiting, *flying;
@@ -87,8 +87,8 @@ struct tarn_refit {
 	unsigned flight;                /* the next one */
 	unsigned pieces[REFIT_FLIGHTS]; /* under way, of each */
 
-	int failed; /* 0, or what a copy has failed with */
-	char message[256];
+	int failed;        /* 0, or what a copy has failed with */
+	char message[512]; /* with the name */
 	bool committed;
 	double began; /* s */
 	struct tarn_refit_info info;
@@ -112,6 +112,8 @@ int refit_check_shared(const struct tarn_refit *refit) _must_check_;
 
 /* 0, or the error with which a copy has ended. */
 int refit_check(struct tarn_refit *refit) _must_check_;
+/* Bytes of a bucket that the group of that leader takes. */
+uint64_t refit_room(const struct refit_name *leader);
 /* Gives the group of that leader a place. */
 int refit_place(
 	struct tarn_refit *refit, struct refit_name *leader) _must_check_;

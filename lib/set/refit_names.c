@@ -12,6 +12,7 @@
 #include "lib/layout/layout.h"
 #include "lib/set/form.h"
 #include "lib/set/refit.h"
+#include "shm/table.h"
 
 /* ---- layouts ------------------------------------------------------------- */
 
@@ -63,12 +64,28 @@ static int by_range(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static bool is_tied(const struct refit_name *a, const struct refit_name *b)
+static bool is_same_range(
+	const struct refit_name *a, const struct refit_name *b)
 {
 	return a->old->storage == b->old->storage && a->begin == b->begin &&
-	       a->end == b->end && a->begin != a->end &&
-	       ((!a->packed && !b->packed) ||
-		       tarn_layout_equal(&a->old->layout, &b->old->layout));
+	       a->end == b->end && a->begin != a->end;
+}
+
+/* Of names of one range. */
+static bool is_tied(const struct refit_name *a, const struct refit_name *b)
+{
+	return (!a->packed && !b->packed) ||
+	       tarn_layout_equal(&a->old->layout, &b->old->layout);
+}
+
+/* The leader to which names[i] is tied, or itself. */
+static struct refit_name *find_leader(struct refit_name **names, size_t i)
+{
+	for (size_t k = i; k > 0 && is_same_range(names[k - 1], names[i]); k--)
+		if (names[k - 1]->leader == names[k - 1] &&
+			is_tied(names[k - 1], names[i]))
+			return names[k - 1];
+	return names[i];
 }
 
 /* names: by range. */
@@ -80,11 +97,9 @@ static void make_groups(struct refit_name **names, size_t n)
 		struct refit_name *name = names[i];
 		struct refit_name *before = i ? names[i - 1] : NULL;
 
-		name->leader = name;
-		if (before && is_tied(before->leader, name)) {
-			name->leader = before->leader;
+		name->leader = find_leader(names, i);
+		if (name->leader != name)
 			name->leader->tied = true;
-		}
 		name->cluster = i;
 		if (before && before->old->storage == name->old->storage &&
 			name->begin < end)
@@ -107,7 +122,7 @@ static int find_groups(struct tarn_refit *refit)
 	make_groups(refit->by_range, refit->n);
 	for (size_t i = 0; i < refit->n; i++)
 		if (refit->names[i]->leader == refit->names[i])
-			refit->untaken += refit->names[i]->size;
+			refit->untaken += refit_room(refit->names[i]);
 	return 0;
 }
 
@@ -277,8 +292,12 @@ int refit_name_add(struct tarn_refit *refit, const char *name,
 	_cleanup_free_ char *whole = NULL;
 	struct refit_name *added;
 	size_t at = 0;
-	int r = set_name(refit->set, name, &whole);
+	int r = name_check(name, strlen(name));
 
+	if (r >= 0)
+		r = set_name(refit->set, name, &whole);
+	if (r >= 0)
+		r = name_check(whole, strlen(whole));
 	if (r >= 0 && is_fields(refit, whole))
 		r = tarn_fail_constant(EINVAL,
 			"'" TARN_SET_FIELDS

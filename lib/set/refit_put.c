@@ -48,9 +48,21 @@ static int check_shape(
 		LAYOUT_TEXT(new), LAYOUT_TEXT(old));
 }
 
+/* Is the old one where the new one shall be? */
+static bool may_stay(
+	const struct tarn_refit *refit, const struct refit_name *name)
+{
+	struct set_place place;
+
+	if (!name->old || !refit->has_place)
+		return name->old;
+	place = set_place_of(name->old);
+	return set_place_same(&place, &refit->place);
+}
+
 static bool is_old(const struct refit_name *name, const tarn_tensor *tensor)
 {
-	return name->old && tensor->storage == name->old->storage &&
+	return tensor->storage == name->old->storage &&
 	       tensor->base == name->old->base &&
 	       tarn_layout_equal(&tensor->layout, &name->old->layout);
 }
@@ -86,7 +98,7 @@ static void keep(struct tarn_refit *refit, struct refit_name *name)
 {
 	name->leader->taken = name;
 	name->leader->kept = true;
-	refit->untaken -= name->leader->size;
+	refit->untaken -= refit_room(name->leader);
 	refit->info.bytes_shared += name->leader->size;
 	refit->info.names_shared++;
 }
@@ -103,11 +115,11 @@ static int put(struct tarn_refit *refit, const char *name, tarn_tensor **tensor)
 		r = refit_name_add(refit, name, &(*tensor)->layout, &to);
 	if (r >= 0)
 		r = check_shape(to, &(*tensor)->layout);
-	if (r >= 0 && !refit->has_place && is_old(to, *tensor)) {
+	if (r >= 0 && may_stay(refit, to) && is_old(to, *tensor)) {
 		keep(refit, to);
 		return 0;
 	}
-	if (r >= 0 && refit->share_equal && to->old)
+	if (r >= 0 && refit->share_equal && may_stay(refit, to))
 		r = equals(refit, to, tensor);
 	if (r == 1) {
 		keep(refit, to);
@@ -157,6 +169,27 @@ static int check_part(const struct refit_name *to, int64_t start,
 	return 0;
 }
 
+/* Bytes that two parts share would be written by two copies at once. */
+static int check_packs(const struct refit_name *to, int64_t start, int64_t rows)
+{
+	const struct tarn_layout *whole = &to->layout;
+	struct tarn_layout part;
+	int r;
+
+	if (tarn_dtype_pack(whole->dtype) == 1 || !rows)
+		return 0;
+	r = tarn_layout_narrow(whole, 0, start, rows, &part);
+	if (r >= 0 && start + rows < whole->shape[0])
+		r = tarn_layout_narrow(whole, 0, start + rows,
+			whole->shape[0] - start - rows, &part);
+	return r < 0 ? tarn_fail(EINVAL,
+			       "%lld rows of shape %s from %lld on begin or end "
+			       "inside a byte of %s: put it whole",
+			       (long long)rows, LAYOUT_TEXT(whole),
+			       (long long)start, tarn_dtype_name(whole->dtype))
+		     : 0;
+}
+
 static int put_part(struct tarn_refit *refit, const char *name, int64_t start,
 	const tarn_tensor *part)
 {
@@ -170,6 +203,8 @@ static int put_part(struct tarn_refit *refit, const char *name, int64_t start,
 		r = refit_find_free(refit, name, &to);
 	if (r >= 0)
 		r = check_part(to, start, &part->layout);
+	if (r >= 0)
+		r = check_packs(to, start, rows);
 	if (r >= 0 && !to->in_parts) {
 		r = refit_take(refit, to);
 		to->in_parts = r >= 0;

@@ -5,6 +5,7 @@
  * place; at the end only what it needs. So the number of storages does not grow
  * with the number of calls that begin copies.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,10 +33,11 @@ static int fail(struct tarn_refit *refit, const struct refit_name *name, int r,
 	const char *why)
 {
 	if (refit->failed)
-		return refit->failed;
+		return tarn_fail(-refit->failed, "%s", refit->message);
 	refit->failed = r;
-	strncpy(refit->message, why, sizeof(refit->message) - 1);
-	return tarn_fail(-r, "'%.200s': %s", name->name, refit->message);
+	snprintf(refit->message, sizeof(refit->message), "'%.200s': %s",
+		name->name, why);
+	return tarn_fail(-r, "%s", refit->message);
 }
 
 /* ---- places -------------------------------------------------------------- */
@@ -85,16 +87,39 @@ static struct set_place place_for(
 	return refit->n_old ? set_place_of(refit->by_range[0]->old) : host;
 }
 
+uint64_t refit_room(const struct refit_name *leader)
+{
+	uint64_t size;
+
+	return round_up_u64(leader->size, REFIT_ALIGN, &size) ? UINT64_MAX
+							      : size;
+}
+
+/* Copies of them would no longer be tied, or would lose their strides. */
+static bool needs_adoption(const struct refit_name *leader)
+{
+	return leader->tied || !tarn_layout_is_contiguous(&leader->layout);
+}
+
+/* Memory that is there already may be too small to be adopted. */
+static bool can_adopt(const struct refit_bucket *b)
+{
+	return b->place.on_device || b->adopted || !b->storage ||
+	       tarn_storage_size(b->storage) >= TARN_ADOPT_MIN;
+}
+
 int refit_place(struct tarn_refit *refit, struct refit_name *leader)
 {
 	struct set_place place = place_for(refit, leader);
 	struct refit_bucket *b = refit->buckets;
-	uint64_t size;
+	uint64_t size = refit_room(leader);
+	bool adopted = needs_adoption(leader);
 	int r = 0;
 
-	if (round_up_u64(leader->size, REFIT_ALIGN, &size))
+	if (size == UINT64_MAX)
 		return tarn_fail_constant(EOVERFLOW, "more bytes than fit");
-	while (b && (!set_place_same(&b->place, &place) || !fits(b, size)))
+	while (b && (!set_place_same(&b->place, &place) || !fits(b, size) ||
+			    (adopted && !can_adopt(b))))
 		b = b->next;
 	if (!b)
 		r = bucket_new(refit, &place, size, &b);
@@ -103,9 +128,9 @@ int refit_place(struct tarn_refit *refit, struct refit_name *leader)
 	leader->bucket = b;
 	leader->at = b->used;
 	b->used += size;
-	b->adopted = b->adopted || leader->tied || !leader->packed;
+	b->adopted = b->adopted || adopted;
 	if (leader->old)
-		refit->untaken -= leader->size;
+		refit->untaken -= size;
 	return 0;
 }
 

@@ -91,6 +91,21 @@ static void budget(void)
 	tarn_tensor_unref(t);
 }
 
+static void one_small(void)
+{
+	static const char *const names[] = {"a"};
+	tarn_tensor *t = refits_numbers(TARN_F32, 1, 1, 1);
+	tarn_refit *refit;
+
+	refits_publish_all(names, &t, 1, NULL);
+	refit = refits_refit(NULL);
+	refits_put(refit, "a", refits_numbers(TARN_F32, 1, 1, 2));
+	refits_commit(refit);
+	check(refits_kept() < TARN_ADOPT_MIN,
+		"4 bytes do not take %llu of memory",
+		(unsigned long long)refits_kept());
+}
+
 static void test_budget(void)
 {
 	int before = check_failures();
@@ -114,6 +129,11 @@ int main(int argc, char **argv)
 	in_memory(refits_sparse, "a tensor is put by positions and values");
 	in_memory(refits_sparse_refused, "positions are checked");
 	in_memory(refits_ties, "tied names stay tied");
+	in_memory(refits_ties_apart, "tied names are found behind others");
+	in_memory(refits_ties_late, "tied names get memory that is adopted");
+	in_memory(one_small, "a small tensor takes little memory");
+	in_memory(refits_small, "many small tensors are in few buckets");
+	in_memory(refits_packs, "parts of packed elements are whole bytes");
 	in_memory(refits_overlaps, "names that share some bytes go together");
 	in_memory(refits_sharing, "equal tensors are shared");
 	in_memory(refits_refused, "what is wrong is refused with a sentence");
@@ -126,5 +146,5 @@ int main(int argc, char **argv)
 		"a copy that fails leaves the old version");
 	in_memory(refits_killed, "a kill leaves the old version");
 	test_budget();
-	return done(18);
+	return done(23);
 }

@@ -35,6 +35,10 @@ BEHAVIOUR(parts)
 BEHAVIOUR(sparse)
 BEHAVIOUR(sparse_refused)
 BEHAVIOUR(ties)
+BEHAVIOUR(ties_apart)
+BEHAVIOUR(ties_late)
+BEHAVIOUR(small)
+BEHAVIOUR(packs)
 BEHAVIOUR(overlaps)
 BEHAVIOUR(sharing)
 BEHAVIOUR(refused)
@@ -98,6 +102,46 @@ static void two_devices(void)
 	tarn_tensor_unref(b);
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(u);
+	refits_end();
+}
+
+/* Tensors of the host that are equal move to the device nevertheless. */
+static void from_host(void)
+{
+	const struct tarn_refit_options options = {
+		.share_equal = true, .device = &gpu};
+	static const char *const names[] = {"a"};
+	tarn_tensor *t = refits_numbers(TARN_F32, ROWS, COLUMNS, 5);
+	tarn_tensor *held = tarn_tensor_ref(t);
+	tarn_refit *refit;
+
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	refits_publish_all(names, &t, 1, NULL);
+	refit = refits_refit(&options);
+	refits_put(refit, "a", held);
+	refits_commit(refit);
+	refits_check("a", TARN_F32, ROWS, COLUMNS, 5, "equal");
+	check_on("w/a", &gpu);
+	refits_end();
+}
+
+static void fields_there(void)
+{
+	const int64_t n = 100;
+	tarn_set_fields *fields = NULL;
+	tarn_tensor *t;
+
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	must(tarn_tensor_zeros(TARN_U8, 1, &n, &t));
+	t = refits_placed(t);
+	must(tarn_store_publish_one(
+		refits_store, "w/" TARN_SET_FIELDS, t, NULL, NULL));
+	tarn_tensor_unref(t);
+	check_failed(-EBADMSG, "a tensor on a device is no fields",
+		tarn_set_fields_open(refits_store, "w", &fields),
+		"fields on a device");
 	refits_end();
 }
 
@@ -292,6 +336,18 @@ int main(int argc, char **argv)
 		{"sparse_refused", "positions are checked", sparse_refused,
 			{NULL}},
 		{"ties", "tied names stay tied", ties, {NULL}},
+		{"ties_apart", "tied names are found behind others", ties_apart,
+			{NULL}},
+		{"ties_late", "names stay tied in a bucket that has memory",
+			ties_late, {NULL}},
+		{"small", "many small tensors are in few buckets", small,
+			{NULL}},
+		{"packs", "parts of packed elements are whole bytes", packs,
+			{NULL}},
+		{"from_host", "equal tensors go where all shall be", from_host,
+			{NULL}},
+		{"fields_there", "fields on a device are refused", fields_there,
+			{NULL}},
 		{"overlaps", "names that share some bytes go together",
 			overlaps, {NULL}},
 		{"sharing", "equal tensors are shared", sharing, {NULL}},

@@ -154,6 +154,29 @@ void refits_buckets(void)
 		storages(names, 7));
 }
 
+/* Each takes much more of a bucket than it has bytes. */
+void refits_small(void)
+{
+	enum { TENSORS = 300 };
+	const struct tarn_refit_options add = {
+		.add = true, .device = refits_where};
+	tarn_refit *refit = refits_refit(&add);
+	char name[16];
+
+	for (int i = 0; i < 2 * TENSORS; i++) {
+		snprintf(name, sizeof(name), "%d", i % TENSORS);
+		refits_put(refit, name, refits_numbers(TARN_F32, 1, 1, i));
+		if (i >= TENSORS)
+			must(tarn_refit_flush(refit));
+		if (i + 1 != TENSORS)
+			continue;
+		refits_commit(refit);
+		refit = refits_refit(NULL);
+	}
+	refits_commit(refit);
+	refits_check("0", TARN_F32, 1, 1, TENSORS, "one of many small ones");
+}
+
 /* ---- parts --------------------------------------------------------------- */
 
 int refits_put_rows(tarn_refit *refit, const char *name, int64_t start,
@@ -203,4 +226,26 @@ void refits_parts(void)
 	refits_commit(refit);
 	refits_check("a", TARN_F32, ROWS, COLUMNS, 40, "put in parts");
 	refits_check("b", TARN_F32, ROWS, COLUMNS, 2, "not put");
+}
+
+/* Elements that share bytes are put in whole bytes. */
+void refits_packs(void)
+{
+	static const char *const names[] = {"f"};
+	const int64_t n = 16;
+	tarn_tensor *t, *part;
+	tarn_refit *refit;
+
+	must(tarn_tensor_zeros(TARN_F4, 1, &n, &t));
+	must(tarn_tensor_narrow(t, 0, 0, 4, &part));
+	t = refits_placed(t);
+	refits_publish_all(names, &t, 1, NULL);
+	refit = refits_refit(NULL);
+	check_failed(-EINVAL, "4 rows of shape [16] from 3 on begin or end",
+		tarn_refit_put_part(refit, "f", 3, part),
+		"a part that begins inside a byte");
+	for (int64_t i = 0; i < n; i += 4)
+		must(tarn_refit_put_part(refit, "f", i, part));
+	refits_commit(refit);
+	tarn_tensor_unref(part);
 }

@@ -72,6 +72,10 @@ void refits_added(void)
 	must(tarn_refit_put(refit, "first", t));
 	check_failed(-EINVAL, "name of the set's fields",
 		tarn_refit_put(refit, TARN_SET_FIELDS, t), "the fields");
+	check_failed(-EINVAL, "a name is empty", tarn_refit_put(refit, "", t),
+		"an empty name");
+	check_failed(-EINVAL, "control character U+000A",
+		tarn_refit_put(refit, "a\nb", t), "a name of two lines");
 	check_failed(-ENOENT, "no tensor 'x'",
 		tarn_refit_put_part(refit, "x", 0, t),
 		"a part of a name that is not there");
@@ -220,7 +224,8 @@ void refits_file_shrinks(void)
 		bail("ftruncate: %m");
 	check_failed(-ENODATA, "refit: 'w/a': ", tarn_refit_flush(refit),
 		"a file that shrinks");
-	check_failed(-ENODATA, "after a failure", tarn_refit_put(refit, "b", t),
+	check_failed(-ENODATA,
+		"after a failure: 'w/a': ", tarn_refit_put(refit, "b", t),
 		"a tensor that is put after that");
 	check_failed(-ENODATA, "after a failure", tarn_refit_commit(refit),
 		"the commit after that");

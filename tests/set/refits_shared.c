@@ -169,6 +169,56 @@ void refits_ties(void)
 	tarn_tensor_unref(embed);
 }
 
+static void check_tied(const char *one, const char *other)
+{
+	tarn_tensor *a = refits_found(one), *b = refits_found(other);
+
+	check(tarn_tensor_same_storage(a, b) &&
+			tarn_tensor_base(a) == tarn_tensor_base(b),
+		"'%s' is tied to '%s'", one, other);
+	tarn_tensor_unref(a);
+	tarn_tensor_unref(b);
+}
+
+/* "b" is the first and the last of the elements that "a" and "c" have. */
+void refits_ties_apart(void)
+{
+	static const char *const names[] = {"a", "b", "c"};
+	tarn_tensor *a = refits_created(ROWS * COLUMNS, 1, 1);
+	tarn_tensor *t[] = {
+		a, refits_view(a, "[::599999]"), refits_view(a, "[:]")};
+	tarn_refit *refit;
+
+	refits_publish_all(names, t, 3, NULL);
+	refit = refits_refit(NULL);
+	refits_put(refit, "a", refits_numbers(TARN_F32, ROWS * COLUMNS, 1, 9));
+	refits_put(refit, "b", refits_numbers(TARN_F32, 2, 1, 9));
+	refits_commit(refit);
+	refits_check("c", TARN_F32, ROWS * COLUMNS, 1, 9, "tied to 'a'");
+	check_tied("a", "c");
+}
+
+/* A bucket that has small memory already cannot keep names tied. */
+void refits_ties_late(void)
+{
+	static const char *const names[] = {"x", "y"};
+	const struct tarn_refit_options options = {
+		.add = true, .bucket_bytes = 65536};
+	tarn_tensor *a = refits_created(ROWS, COLUMNS, 1);
+	tarn_tensor *t[] = {refits_view(a, "[:10]"), refits_view(a, "[:10]")};
+	tarn_refit *refit;
+
+	refits_publish_all(names, t, 2, NULL);
+	tarn_tensor_unref(a);
+	refit = refits_refit(&options);
+	refits_put(refit, "new", refits_numbers(TARN_F32, 10, 10, 4));
+	must(tarn_refit_flush(refit));
+	refits_put(refit, "x", refits_numbers(TARN_F32, 10, COLUMNS, 9));
+	refits_commit(refit);
+	refits_check("y", TARN_F32, 10, COLUMNS, 9, "tied to 'x'");
+	check_tied("x", "y");
+}
+
 /* "q" and "k" are rows of "qk"; "even" and "odd" are columns, which share no
  * byte. */
 void refits_overlaps(void)
