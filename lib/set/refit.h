@@ -57,8 +57,9 @@ struct refit_piece {
 	struct refit_piece *next, **previous;
 	struct refit_name *name;
 	tarn_tensor *src;
-	int64_t start, rows;             /* rows -1: all of the tensor */
-	uint64_t bytes;                  /* of the new tensor */
+	int64_t start, rows; /* rows -1: all of the tensor */
+	uint64_t bytes;      /* of the new tensor */
+	uint64_t held;       /* of memory that is freed after the copy */
 	tarn_tensor *positions, *values; /* written after the copy; or NULL */
 	unsigned flight;
 };
@@ -82,7 +83,7 @@ struct tarn_refit {
 	struct refit_bucket *buckets;
 	unsigned n_buckets;
 	struct refit_piece *waiting, *flying;
-	uint64_t waiting_bytes;
+	uint64_t waiting_bytes; /* new, and held */
 	tarn_stream *stream;
 	unsigned flight;                /* the next one */
 	unsigned pieces[REFIT_FLIGHTS]; /* under way, of each */
@@ -117,11 +118,23 @@ uint64_t refit_room(const struct refit_name *leader);
 /* Gives the group of that leader a place. */
 int refit_place(
 	struct tarn_refit *refit, struct refit_name *leader) _must_check_;
+/* The place that was given last is free again. */
+void refit_unplace(struct tarn_refit *refit, struct refit_name *leader);
+/* On a device the bucket gets its memory now, before memory that pieces hold
+ * until it has some takes what there is. */
+int refit_reserve(
+	struct tarn_refit *refit, struct refit_name *leader) _must_check_;
+/* After -ENOMEM: copies what waits, so that what it holds is free. 1: try again;
+ * 0: nothing waited. */
+int refit_make_room(struct tarn_refit *refit) _must_check_;
+/* Memory that a tensor of its own takes; NULL: 0. */
+uint64_t refit_held(const tarn_tensor *tensor);
 /* Adds a piece, which takes references to src, and begins copies if there are
- * enough bytes. positions and values: two NULL, or references, which are taken
- * over, also after an error. */
+ * enough bytes; without memory for them they wait. own: src is held by nobody
+ * else. positions and values: two NULL, or references, which are taken over,
+ * also after an error. */
 int refit_add_piece(struct tarn_refit *refit, struct refit_name *name,
-	const tarn_tensor *src, int64_t start, int64_t rows,
+	const tarn_tensor *src, bool own, int64_t start, int64_t rows,
 	tarn_tensor *positions, tarn_tensor *values) _must_check_;
 /* Begins all copies; last: no others follow. */
 int refit_launch(struct tarn_refit *refit, bool last) _must_check_;
@@ -136,8 +149,10 @@ int refit_fresh(const struct refit_name *name, tarn_tensor **ret) _must_check_;
 /* Finds a name, of which nothing must have been put: -EEXIST. */
 int refit_find_free(struct tarn_refit *refit, const char *name,
 	struct refit_name **ret) _must_check_;
-/* Its group is new from here on, and has a place. */
-int refit_take(struct tarn_refit *refit, struct refit_name *name) _must_check_;
+/* Its group is new from here on, and has a place. holds: its piece will hold
+ * memory; the bucket has its own then. */
+int refit_take(struct tarn_refit *refit, struct refit_name *name,
+	bool holds) _must_check_;
 
 /* ---- refit_sparse.c ------------------------------------------------------ */
 

@@ -23,11 +23,19 @@ int refit_find_free(
 	return r;
 }
 
-int refit_take(struct tarn_refit *refit, struct refit_name *name)
+int refit_take(struct tarn_refit *refit, struct refit_name *name, bool holds)
 {
 	int r = refit_place(refit, name->leader);
 
-	if (r >= 0)
+	if (r < 0)
+		return r;
+	if (holds)
+		r = refit_reserve(refit, name->leader);
+	if (r == -ENOMEM && refit_make_room(refit) == 1)
+		r = refit_reserve(refit, name->leader);
+	if (r < 0)
+		refit_unplace(refit, name->leader);
+	else
 		name->leader->taken = name;
 	return r;
 }
@@ -105,6 +113,7 @@ static void keep(struct tarn_refit *refit, struct refit_name *name)
 
 static int put(struct tarn_refit *refit, const char *name, tarn_tensor **tensor)
 {
+	const tarn_tensor *given = *tensor;
 	struct refit_name *to;
 	int r = refit_check(refit);
 
@@ -121,14 +130,17 @@ static int put(struct tarn_refit *refit, const char *name, tarn_tensor **tensor)
 	}
 	if (r >= 0 && refit->share_equal && may_stay(refit, to))
 		r = equals(refit, to, tensor);
+	if (r == -ENOMEM && refit_make_room(refit) == 1)
+		r = equals(refit, to, tensor);
 	if (r == 1) {
 		keep(refit, to);
 		return 0;
 	}
 	if (r >= 0)
-		r = refit_take(refit, to);
+		r = refit_take(refit, to, *tensor != given);
 	return r < 0 ? r
-		     : refit_add_piece(refit, to, *tensor, 0, -1, NULL, NULL);
+		     : refit_add_piece(refit, to, *tensor, *tensor != given, 0,
+			       -1, NULL, NULL);
 }
 
 int tarn_refit_put(
@@ -206,7 +218,7 @@ static int put_part(struct tarn_refit *refit, const char *name, int64_t start,
 	if (r >= 0)
 		r = check_packs(to, start, rows);
 	if (r >= 0 && !to->in_parts) {
-		r = refit_take(refit, to);
+		r = refit_take(refit, to, false);
 		to->in_parts = r >= 0;
 	}
 	if (r < 0 || !rows)
@@ -217,7 +229,7 @@ static int put_part(struct tarn_refit *refit, const char *name, int64_t start,
 			EEXIST, "row %lld was put already", (long long)there);
 	return r < 0 ? r
 		     : refit_add_piece(
-			       refit, to, part, start, rows, NULL, NULL);
+			       refit, to, part, false, start, rows, NULL, NULL);
 }
 
 int tarn_refit_put_part(tarn_refit *refit, const char *name, int64_t start,

@@ -13,6 +13,8 @@
 #include "base/fail.h"
 #include "lib/set/refit.h"
 
+/* Memory of a device is made of such (lib/cuda/memory.h). */
+#define DEVICE_GRANULE ((uint64_t)2 << 20)
 /* Of completions that are taken at once. */
 enum { REAPED = 16 };
 
@@ -134,6 +136,14 @@ int refit_place(struct tarn_refit *refit, struct refit_name *leader)
 	return 0;
 }
 
+void refit_unplace(struct tarn_refit *refit, struct refit_name *leader)
+{
+	leader->bucket->used = leader->at;
+	leader->bucket = NULL;
+	if (leader->old)
+		refit->untaken += refit_room(leader);
+}
+
 int refit_fresh(const struct refit_name *name, tarn_tensor **ret)
 {
 	const struct refit_name *leader = name->leader;
@@ -172,6 +182,35 @@ static int give_memory(
 	if (r >= 0)
 		b->room = size;
 	return r;
+}
+
+int refit_reserve(struct tarn_refit *refit, struct refit_name *leader)
+{
+	struct refit_bucket *b = leader->bucket;
+
+	return b->storage || !b->place.on_device ? 0
+						 : give_memory(refit, b, false);
+}
+
+int refit_make_room(struct tarn_refit *refit)
+{
+	int r;
+
+	if (refit->failed || (!refit->waiting && !refit->flying))
+		return 0;
+	r = refit_launch(refit, false);
+	if (r >= 0)
+		r = refit_drain(refit);
+	return r < 0 ? r : 1;
+}
+
+uint64_t refit_held(const tarn_tensor *tensor)
+{
+	uint64_t size = tensor ? tarn_storage_size(tensor->storage) : 0, whole;
+
+	if (!tensor || !tensor->storage->on_device)
+		return size;
+	return round_up_u64(size, DEVICE_GRANULE, &whole) ? size : whole;
 }
 
 /* ---- pieces -------------------------------------------------------------- */
@@ -213,11 +252,12 @@ void refit_pieces_done(struct tarn_refit *refit)
 }
 
 int refit_add_piece(struct tarn_refit *refit, struct refit_name *name,
-	const tarn_tensor *src, int64_t start, int64_t rows,
+	const tarn_tensor *src, bool own, int64_t start, int64_t rows,
 	tarn_tensor *positions, tarn_tensor *values)
 {
 	struct refit_piece *p = calloc(1, sizeof(*p));
 	uint64_t size = name->leader->size;
+	int r = 0;
 
 	if (!p) {
 		tarn_tensor_unref(positions);
@@ -233,11 +273,14 @@ int refit_add_piece(struct tarn_refit *refit, struct refit_name *name,
 	p->bytes = rows < 0 ? size
 			    : size / (uint64_t)name->layout.shape[0] *
 				      (uint64_t)rows;
+	p->held = (own ? refit_held(src) : 0) + refit_held(positions) +
+		  refit_held(values);
 	piece_add(&refit->waiting, p);
-	refit->waiting_bytes += p->bytes;
-	return refit->waiting_bytes >= refit->bucket_bytes
-		       ? refit_launch(refit, false)
-		       : 0;
+	refit->waiting_bytes += p->bytes + p->held;
+	if (refit->waiting_bytes >= refit->bucket_bytes)
+		r = refit_launch(refit, false);
+	/* It is put; flush and commit try again. */
+	return (r == -ENOMEM || r == -ENOSPC) && !refit->failed ? 0 : r;
 }
 
 /* Where the piece goes. */
@@ -326,7 +369,7 @@ static int begin(struct tarn_refit *refit, struct refit_piece *p)
 	piece_add(&refit->flying, p);
 	p->flight = refit->flight;
 	refit->pieces[p->flight]++;
-	refit->waiting_bytes -= p->bytes;
+	refit->waiting_bytes -= p->bytes + p->held;
 	return 0;
 }
 

@@ -113,13 +113,44 @@ static int check_lists(const struct tarn_layout *positions,
 	return 0;
 }
 
+/* Where the new tensor will be. */
+struct lists {
+	tarn_tensor *at, *new;
+};
+
+static void drop_lists(struct lists *lists)
+{
+	lists->at = tarn_tensor_unref(lists->at);
+	lists->new = tarn_tensor_unref(lists->new);
+}
+
 /* ---- putting ------------------------------------------------------------- */
+
+/* Copies of both, of which the positions are checked. */
+static int copy_lists(const struct tarn_refit *refit,
+	const struct refit_name *to, const tarn_tensor *positions,
+	const tarn_tensor *values, struct lists *ret)
+{
+	const struct set_place place =
+		refit->has_place ? refit->place : set_place_of(to->old);
+	int r = set_place_copy(&place, positions, positions->layout.dtype,
+		refit->cuda_stream, &ret->at);
+
+	if (r >= 0)
+		r = check_positions(ret->at, tarn_layout_numel(&to->layout),
+			refit->cuda_stream);
+	if (r >= 0)
+		r = set_place_copy(&place, values, to->layout.dtype,
+			refit->cuda_stream, &ret->new);
+	if (r < 0)
+		drop_lists(ret);
+	return r;
+}
 
 static int sparse(struct tarn_refit *refit, const char *name,
 	const tarn_tensor *positions, const tarn_tensor *values)
 {
-	_cleanup_tensor_ tarn_tensor *at = NULL, *new = NULL;
-	struct set_place place;
+	struct lists lists = {NULL, NULL};
 	struct refit_name *to;
 	int r = refit_check(refit);
 
@@ -129,20 +160,19 @@ static int sparse(struct tarn_refit *refit, const char *name,
 		r = check_lists(&positions->layout, &values->layout, to);
 	if (r < 0)
 		return r;
-	place = refit->has_place ? refit->place : set_place_of(to->old);
-	r = set_place_copy(&place, positions, positions->layout.dtype,
-		refit->cuda_stream, &at);
-	if (r >= 0)
-		r = check_positions(
-			at, tarn_layout_numel(&to->layout), refit->cuda_stream);
-	if (r >= 0)
-		r = set_place_copy(&place, values, to->layout.dtype,
-			refit->cuda_stream, &new);
-	if (r >= 0)
-		r = refit_take(refit, to);
-	return r < 0 ? r
-		     : refit_add_piece(refit, to, to->old, 0, -1, STEAL(at),
-			       STEAL(new));
+	r = refit_take(refit, to, true);
+	if (r < 0)
+		return r;
+	r = copy_lists(refit, to, positions, values, &lists);
+	if (r == -ENOMEM && refit_make_room(refit) == 1)
+		r = copy_lists(refit, to, positions, values, &lists);
+	if (r < 0) {
+		to->leader->taken = NULL;
+		refit_unplace(refit, to->leader);
+		return r;
+	}
+	return refit_add_piece(
+		refit, to, to->old, false, 0, -1, lists.at, lists.new);
 }
 
 int tarn_refit_sparse(tarn_refit *refit, const char *name,

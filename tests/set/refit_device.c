@@ -216,6 +216,129 @@ static void no_room(void)
 	refits_end();
 }
 
+/* A set of small tensors, "0", "1" and so on. */
+static void begin_small(int tensors)
+{
+	const struct tarn_refit_options add = {.add = true, .device = &gpu};
+	tarn_refit *refit;
+	char name[16];
+
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	refit = refits_refit(&add);
+	for (int i = 0; i < tensors; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		refits_put(refit, name, refits_numbers(TARN_F32, 1, 2, i));
+	}
+	refits_commit(refit);
+}
+
+/* [i, i + 1] becomes [9, i + 1]. */
+static int put_nine(tarn_refit *refit, const char *name)
+{
+	const int64_t n = 1;
+	tarn_tensor *positions, *values;
+	int r;
+
+	must(tarn_tensor_zeros(TARN_I64, 1, &n, &positions));
+	must(tarn_tensor_full(TARN_F32, 1, &n, 9, &values));
+	r = tarn_refit_sparse(refit, name, positions, values);
+	tarn_tensor_unref(positions);
+	tarn_tensor_unref(values);
+	return r;
+}
+
+static void check_nine(const char *name, int i)
+{
+	tarn_tensor *wanted = refits_numbers(TARN_F32, 1, 2, i);
+	tarn_tensor *t = refits_found(name);
+
+	must(tarn_tensor_set_f64(wanted, (const int64_t[]) {0, 0}, 9));
+	check(refits_equal(t, wanted), "the first of '%s' is new", name);
+	tarn_tensor_unref(t);
+	tarn_tensor_unref(wanted);
+}
+
+/* What waits holds whole granules, of which the device has few: positions and
+ * values, or, where equal ones are looked for, converted tensors. */
+static void held(void)
+{
+	enum { TENSORS = 40 };
+	const struct tarn_refit_options equal = {.share_equal = true};
+	const struct tarn_refit_options early = {.bucket_bytes = 8 << 20};
+	struct tarn_refit_info info = {0};
+	tarn_refit *refit;
+	char name[16];
+
+	begin_small(TENSORS);
+	for (int round = 0; round < 2; round++) {
+		refit = refits_refit(round ? &equal : NULL);
+		for (int i = 0; i < TENSORS; i++) {
+			snprintf(name, sizeof(name), "%d", i);
+			if (round)
+				refits_put(refit, name,
+					refits_numbers(TARN_F64, 1, 2, i));
+			else
+				must(put_nine(refit, name));
+		}
+		refits_commit(refit);
+		if (round)
+			refits_check(name, TARN_F32, 1, 2, TENSORS - 1, "put");
+		else
+			check_nine(name, TENSORS - 1);
+	}
+	refit = refits_refit(&early);
+	for (int i = 0; i < 12; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		must(put_nine(refit, name));
+	}
+	tarn_refit_progress(refit, &info);
+	check(info.bytes_moved > 0, "what is held counts as waiting");
+	tarn_refit_free(refit);
+	refits_end();
+}
+
+/* All that is left of the device's memory. */
+static size_t take_all(tarn_storage **ret, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && tarn_cuda_alloc(&gpu, 1, &ret[i]) >= 0)
+		i++;
+	return i;
+}
+
+static void give_all(tarn_storage **storages, size_t n)
+{
+	while (n > 0)
+		tarn_storage_unref(storages[--n]);
+}
+
+/* A call that fails has put nothing; one that succeeds has, and waits. */
+static void put_again(void)
+{
+	const struct tarn_refit_options options = {.bucket_bytes = 1};
+	tarn_storage *all[64];
+	tarn_refit *refit;
+	size_t n;
+
+	begin_small(2);
+	refit = refits_refit(&options);
+	n = take_all(all, ARRAY_SIZE(all));
+	check_failed(-ENOMEM, "refit: '0': ", put_nine(refit, "0"),
+		"positions without memory");
+	refits_put(refit, "1", refits_numbers(TARN_F32, 1, 2, 50));
+	check_failed(-ENOMEM, "refit: ", tarn_refit_flush(refit),
+		"a flush without memory");
+	give_all(all, n);
+	must(tarn_refit_flush(refit));
+	must(put_nine(refit, "0"));
+	refits_commit(refit);
+	check_nine("0", 0);
+	refits_check("1", TARN_F32, 1, 2, 50, "put without memory");
+	refits_end();
+}
+
 /* A call of the driver that fails, each in turn: the refit succeeds, or fails
  * with a sentence and leaves the old version; never does it leak. */
 static unsigned attempt(const char *call, int after)
@@ -367,6 +490,10 @@ int main(int argc, char **argv)
 		{"many", "many tensors are in few buckets", many, {NULL}},
 		{"no_room", "a device without room leaves the old version",
 			no_room, {"MEMORY=16777216"}},
+		{"held", "what waits leaves memory to the others", held,
+			{"MEMORY=33554432"}},
+		{"put_again", "what was not put can be put again", put_again,
+			{"MEMORY=33554432"}},
 		{"faults", "calls that fail leave the old version", faults,
 			{"LATE=20"}},
 		{"lost", "a device that is lost is reported", lost, {NULL}},

@@ -256,8 +256,10 @@ TARN_PUBLIC int tarn_refit_begin(tarn_store *store, const char *prefix,
  *
  * -ENOENT: the set has no such name; -EINVAL: another shape, and the sentence
  * has both; -EEXIST: the name was put already, or one that shares its bytes;
- * -ENOMEM, -ENOSPC: there is no memory for a bucket; what was put still waits for
- * it, and tarn_refit_flush or tarn_refit_commit tries again. Errors of copies
+ * -ENOMEM: there is no memory to work in. A call that fails has put nothing: the
+ * same can be put again. If there is no memory for a bucket what was put waits
+ * for it, and the call succeeds; tarn_refit_flush and tarn_refit_commit then try
+ * again, with -ENOMEM or -ENOSPC if there is still none. Errors of copies
  * that were begun by earlier calls are reported by any later one; after one of
  * these nothing but tarn_refit_free succeeds.
  */
