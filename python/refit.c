@@ -22,6 +22,51 @@ static struct refit *of(PyObject *self)
 	return (struct refit *)self;
 }
 
+/* ---- left behind --------------------------------------------------- */
+
+/* Refits that another thread has dropped, as the cyclic collector does: their
+ * own threads free them when they begin or use one the next time. Those of a
+ * thread that has ended stay. Under the GIL. */
+struct left {
+	struct left *next;
+	tarn_refit *refit;
+	unsigned long thread;
+};
+
+static struct left *left_behind;
+
+static void leave_behind(tarn_refit *refit, unsigned long thread)
+{
+	struct left *left = PyMem_Malloc(sizeof(*left));
+
+	if (!left)
+		return;
+	*left = (struct left) {left_behind, refit, thread};
+	left_behind = left;
+}
+
+static void free_left(void)
+{
+	unsigned long thread = PyThread_get_thread_ident();
+	struct left **at = &left_behind;
+
+	while (*at) {
+		struct left *left = *at;
+
+		if (left->thread != thread) {
+			at = &left->next;
+			continue;
+		}
+		*at = left->next;
+		Py_BEGIN_ALLOW_THREADS
+		tarn_refit_free(left->refit);
+		Py_END_ALLOW_THREADS
+		PyMem_Free(left);
+		/* Others may have changed the list meanwhile. */
+		at = &left_behind;
+	}
+}
+
 /* ---- making -------------------------------------------------------- */
 
 static int take_options(PyObject *const given[5], struct place *place,
@@ -92,6 +137,7 @@ static PyObject *refit_new(
 		    names, store_type, &store, &prefix, &given[0], &given[1],
 		    &given[2], &given[3], &given[4]))
 		return NULL;
+	free_left();
 	text = text_argument(prefix);
 	if (text && take_options(given, &place, &fields, &options) >= 0) {
 		Py_BEGIN_ALLOW_THREADS
@@ -112,6 +158,10 @@ static void end(PyObject *self)
 	of(self)->refit = NULL;
 	if (!refit)
 		return;
+	if (of(self)->thread != PyThread_get_thread_ident()) {
+		leave_behind(refit, of(self)->thread);
+		return;
+	}
 	tarn_refit_progress(refit, &of(self)->info);
 	Py_BEGIN_ALLOW_THREADS
 	tarn_refit_free(refit);
@@ -132,14 +182,15 @@ static void refit_dealloc(PyObject *self)
 /* NULL, with an exception: it is ended, or another thread's. */
 static tarn_refit *usable(PyObject *self)
 {
-	if (of(self)->thread != PyThread_get_thread_ident())
+	if (of(self)->thread != PyThread_get_thread_ident()) {
 		PyErr_SetString(PyExc_RuntimeError,
 			"a refit belongs to the thread that has begun it");
-	else if (!of(self)->refit)
-		PyErr_SetString(
-			PyExc_ValueError, "the refit is ended; begin another");
-	else
+		return NULL;
+	}
+	free_left();
+	if (of(self)->refit)
 		return of(self)->refit;
+	PyErr_SetString(PyExc_ValueError, "the refit is ended; begin another");
 	return NULL;
 }
 
@@ -207,6 +258,24 @@ static PyObject *put_part(
 	return result(r);
 }
 
+/* Of a list of values: F64 would not keep large integers. */
+static int values_dtype(PyObject *values)
+{
+	Py_ssize_t n = PyList_Check(values) || PyTuple_Check(values)
+			       ? PySequence_Size(values)
+			       : 0;
+	bool whole = n > 0;
+
+	for (Py_ssize_t i = 0; whole && i < n; i++) {
+		PyObject *item = PySequence_GetItem(values, i);
+
+		whole = item && PyLong_Check(item);
+		Py_XDECREF(item);
+	}
+	PyErr_Clear();
+	return whole ? TARN_I64 : TARN_F64;
+}
+
 static PyObject *put_sparse(
 	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -222,7 +291,8 @@ static PyObject *put_sparse(
 			"put_sparse() takes a name, positions and values");
 	name = text_argument(args[0]);
 	positions = name ? tensor_source(args[1], TARN_I64) : NULL;
-	values = positions ? tensor_source(args[2], TARN_F64) : NULL;
+	values = positions ? tensor_source(args[2], values_dtype(args[2]))
+			   : NULL;
 	if (!values) {
 		Py_XDECREF(positions);
 		return NULL;

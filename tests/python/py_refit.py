@@ -214,6 +214,30 @@ def threads(store):
     ok(seen and "thread" in seen[0], "another thread is refused", seen)
 
 
+def dropped(store):
+    """By another thread, as by the collector: its own thread frees it."""
+    def memory():
+        return sum(1 for n in os.listdir("/proc/self/fd"))
+
+    before = memory()
+    held = [store.refit("w")]
+    ok(memory() > before, "a refit has descriptors of its own")
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    store.refit("w").abort()
+    equal(memory(), before, "a refit that another thread drops is freed")
+
+
+def integers(store):
+    store.publish_set("i", {"n": tarn.tensor([1, 2, 3], dtype="I64")})
+    with store.refit("i") as r:
+        r.put_sparse("n", [1], [(1 << 53) + 1])
+    equal(store["i/n"].tolist(), [1, (1 << 53) + 1, 3],
+          "integers are put as they are")
+    store.publish({}, replace="i/")
+
+
 def arrays(store):
     if not numpy:
         skipped("arrays are put", "needs numpy")
@@ -242,6 +266,8 @@ sets(store)
 all_of(store, "cpu")
 refused(store)
 threads(store)
+dropped(store)
+integers(store)
 arrays(store)
 if HAS_CUDA:
     all_of(store, "cuda:0")
