@@ -33,6 +33,9 @@ from vllm.model_executor.model_loader.mtp_validation import (
 from vllm.model_executor.model_loader.reload import (
     finalize_layerwise_reload, initialize_layerwise_reload)
 
+ALIGN = 256  # of each tensor
+BUCKET = 64 << 20  # bytes of a storage in which tensors lie together
+
 
 @dataclass
 class TarnInitInfo(WeightTransferInitInfo):
@@ -112,24 +115,40 @@ class TarnTrainerWeightTransferEngine(
                  "pool": engine.store.pool or None})
         return engine
 
+    def _room(self, size):
+        """So many bytes in a storage of the store's, which publishing does not
+        copy. A publication has 64 storages at most, so tensors share them, and
+        the more there are, the larger they get."""
+        size = -(-size // ALIGN) * ALIGN
+        if size > self.left.shape[0]:
+            bucket = BUCKET << min(self.storages // 8, 8)
+            self.storages += 1
+            made = self.store.create([max(size, bucket)], "U8")
+            if size >= bucket:
+                return made
+            self.left = made
+        room, self.left = self.left[:size], self.left[size:]
+        return room
+
     def _kept(self, tensor):
-        """In memory of the store's, which publishing does not copy; what is to
-        stay on the device publish() copies there, all at once."""
+        """In memory of the store's; what is to stay on the device publish()
+        copies there, all at once."""
         source = tarn.from_numpy(tensor.detach())
         if self.device is not None:
             return source.to(self.device)
-        return self.store.create(source.shape, source.dtype).copy_(source)
+        room = self._room(source.nbytes)[:source.nbytes]
+        return room.bitcast(source.dtype).reshape(source.shape).copy_(source)
 
     def send_weights(self):
         # Each rank takes part in the collectives behind iter_full().
-        made = {}
+        made, self.storages, self.left = {}, 0, tarn.zeros(0, dtype="U8")
         for name, tensor in self.source.iter_full():
             if self.is_sender:
                 made[f"{self.prefix}/{name}"] = self._kept(tensor)
         if not self.is_sender:
             return
         versions = self.store.publish(made, replace=f"{self.prefix}/")
-        del made
+        del made, self.left
         self.client.start_weight_update()
         self.client.update_weights({"versions": {
             name[len(self.prefix) + 1:]: n for name, n in versions.items()}})

@@ -237,6 +237,37 @@ class Source:
         yield "b", torch.tensor([[-1. * self.step] * 3] * 2, device=device)
 
 
+MANY = 70  # tensors
+
+
+class Many:
+    """More tensors than a publication has storages."""
+
+    def iter_full(self):
+        for i in range(MANY):
+            t = tarn.zeros((512, 1024))
+            t[511, 1023] = i
+            yield str(i), SimpleNamespace(detach=lambda t=t: t)
+
+
+class Quiet:
+    """A client of no workers."""
+
+    def __getattr__(self, name):
+        return lambda *_: None
+
+
+def train_many(adapter, init, place):
+    engine = init(adapter.TarnTrainerInitInfo(
+        rank=0, prefix="many", device=place), client=Quiet(), source=Many())
+    engine.send_weights()
+    found = engine.store.snapshot("many/")
+    wrong = [i for i in range(MANY)
+             if found[f"many/{i}"][511].tolist()[1023] != i]
+    engine.store.publish({}, replace="many/")
+    tell(many=len(found), wrong=wrong)
+
+
 def train(*_):
     adapter = get_adapter("vllm_weight_transfer", interfaces.PARTS_VLLM)
     init = sys.modules[interfaces.TRANSFER + ".factory"] \
@@ -262,6 +293,8 @@ def train(*_):
     first.send_weights()
     tell(updates=client.updates)
     client.intrude = None
+    if device == "cpu":
+        train_many(adapter, init, place)
     tell(codes=[end(w) for w in client.workers])
 
 
@@ -424,6 +457,9 @@ def vllm_transfer(what, store):
                answer.get("error", ""),
                f"{what}: a version that the trainer has not sent is refused",
                answer)
+    if device == "cpu":
+        kit.equal(told(trainer), {"many": MANY, "wrong": []},
+                  f"{what}: many tensors are in few storages")
     kit.equal((told(trainer), end(trainer)), ({"codes": [0, 0]}, 0),
               f"{what}: all of them end in order")
     reader = start("read", "policy/b")
