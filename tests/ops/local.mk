@@ -11,12 +11,14 @@ NN_TESTS = \
 check_PROGRAMS += $(NN_TESTS)
 TESTS += $(NN_TESTS)
 # Daemons, publishers that are killed, and memory that valgrind does not know, or
-# that is its own.
+# that is its own; thousands of products, which take it minutes.
 VALGRIND_EXCEPT += \
+	tests/ops/attention \
 	tests/ops/nn_device \
 	tests/ops/nn_memory \
 	tests/ops/nn_refresh \
 	tests/ops/nn_threads \
+	tests/ops/products \
 	$(NULL)
 
 OPS_LIBS = tests/libkit.la ops/libtarnops.la lib/libtarn.la
