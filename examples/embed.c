@@ -11,8 +11,10 @@
  * worker takes the next request (I64 [batch, length], token numbers that end in
  * zeros), and puts the vectors (F32 [batch, width]) and the number of the version
  * that they come from (I64 []) into a slot, under the request's tag; the answer to
- * what is no request is a sentence (U8) that says why. When the weights are
- * published again the workers change to them between two requests.
+ * what is no request is a sentence (U8) that says why. A request whose worker is
+ * killed is answered by another one, twice where the first had answered already.
+ * When the weights are published again the workers change to them between two
+ * requests.
  */
 #include <errno.h>
 #include <signal.h>
