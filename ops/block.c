@@ -7,13 +7,16 @@
 #include "lib/move/move.h"
 #include "ops/threads.h"
 
-#define STAGED                                                                 \
-	2048         /* elements of a block that is staged: four buffers of them
-		      * fit in the cache of first level, nearly */
-#define DIRECT 16384 /* of one that is not */
-#define TILE 64  /* along each of two dimensions that someone is adjacent in */
-#define SHORT 16 /* rows so short cost more calls than they are worth */
-#define PART 32768 /* additions that pay for a thread */
+/* Elements of a block that is staged: four buffers of them nearly fit in the cache
+ * of first level; and of one that is not. */
+#define STAGED 2048
+#define DIRECT 16384
+/* Along each of two dimensions, where operands are adjacent in different ones. */
+#define TILE 64
+/* Rows so short cost more calls than they are worth. */
+#define SHORT 16
+/* Additions that pay for a thread. */
+#define PART 32768
 
 struct plan {
 	const struct loops *loops;

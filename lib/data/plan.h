@@ -24,7 +24,7 @@ struct data_plan {
 	uint32_t *rests;        /* tokens of each document that are packed */
 	uint32_t *first;        /* n_packed + 1: of each sequence in members */
 	uint32_t *members;      /* documents, whose ends are packed */
-	/* What it is made with. */
+	/* Memory that planning uses, kept for the next group. */
 	size_t room;
 	uint32_t *order, *other, *place; /* documents by length; sequences */
 	uint32_t seq_len;                /* that these are for: */

@@ -35,8 +35,8 @@ tarn_data_source *tarn_data_source_ref(tarn_data_source *source)
 
 tarn_data_source *tarn_data_source_unref(tarn_data_source *source)
 {
-	/* Release: what this thread did comes before the end; acquire: the last
-	 * one sees what the others did. */
+	/* Pairs with itself: what each user did is before its release, and the
+	 * acquire of the last one is before the end. */
 	if (!source || atomic_fetch_sub_explicit(
 			       &source->refs, 1, memory_order_acq_rel) != 1)
 		return NULL;

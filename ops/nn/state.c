@@ -109,6 +109,8 @@ tarn_state *tarn_state_ref(tarn_state *state)
 
 tarn_state *tarn_state_unref(tarn_state *state)
 {
+	/* Pairs with itself: what each holder did is before its release, and
+	 * the acquire of the last one is before the end. */
 	if (!state || atomic_fetch_sub_explicit(
 			      &state->refs, 1, memory_order_acq_rel) != 1)
 		return NULL;

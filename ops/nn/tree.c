@@ -57,8 +57,8 @@ tarn_module *tarn_module_unref(tarn_module *m)
 {
 	struct tree *tree = m ? m->tree : NULL;
 
-	/* Each user's accesses are before its own release; the acquire of the
-	 * last one is before the end. */
+	/* Pairs with itself: each user's accesses are before its own release,
+	 * and the acquire of the last one is before the end. */
 	if (!m || atomic_fetch_sub_explicit(
 			  &tree->refs, 1, memory_order_acq_rel) != 1)
 		return NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tree's structure and its present state. The structure belongs to the tree,
- * the state to whoever holds it: a slot is the place of a parameter's tensor in
- * every state of its tree.
+ * A tree's structure and its present state. The tree owns the structure; the
+ * holders of a state own it together. A slot is the place of a parameter's tensor
+ * in every state of its tree.
  */
 #pragma once
 
