@@ -110,13 +110,22 @@ static PyObject *contiguous(PyObject *self, PyObject *none)
 	return self;
 }
 
-static PyObject *cow(PyObject *self, PyObject *none)
+static PyObject *cow(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+	PyObject *keywords)
 {
+	static const char *const names[] = {"own", NULL};
+	PyObject *given[1];
 	tarn_tensor *made;
-	int r;
+	int r, own;
 
+	if (named_arguments("cow", names, 0, args, n_args, keywords, given) < 0)
+		return NULL;
+	own = given[0] ? PyObject_IsTrue(given[0]) : 0;
+	if (own < 0)
+		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = tarn_tensor_cow(tensor_of(self), &made);
+	r = own ? tarn_tensor_private(tensor_of(self), &made)
+		: tarn_tensor_cow(tensor_of(self), &made);
 	Py_END_ALLOW_THREADS
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(made);
 }
@@ -182,13 +191,13 @@ PyMethodDef copy_methods[] = {
 		"contiguous($self, /)\n--\n\n"
 		"Itself if it is in C order, else a clone, in memory of the "
 		"host."},
-	{"cow", cow, METH_NOARGS,
-		"cow($self, /)\n--\n\n"
+	{"cow", EXPORT(cow), FAST_KEYWORDS,
+		"cow($self, /, own=False)\n--\n\n"
 		"A writable tensor over the same bytes, copy-on-write: what is"
 		"\nwritten is seen by no other process, and costs the pages that "
 		"are\nwritten. All tensors of one storage share what is "
-		"written, as\nlong as one made so lives. Itself if it is "
-		"writable."},
+		"written, as\nlong as one made so lives; it is itself if it is "
+		"writable. With\nown=True it shares with its own views alone."},
 	{"copy", clone_tensor, METH_NOARGS,
 		"copy($self, /)\n--\n\n"
 		"clone(), as numpy calls it."},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies that cost nothing until they are written: tarn_tensor_cow.
+ * Copies that cost nothing until they are written: tarn_tensor_cow, and
+ * tarn_tensor_private, whose storage no other knows.
  *
  * A storage knows the private one that was made of it, without a reference, and
  * the private one has a reference to the original, and so its lease. Hence all
@@ -247,6 +248,17 @@ int tarn_tensor_cow(tarn_tensor *tensor, tarn_tensor **ret)
 		return 0;
 	}
 	r = cow_of(tensor->storage, &storage);
+	if (r >= 0)
+		r = tarn_tensor_new_checked(
+			storage, tensor->base, &tensor->layout, ret);
+	return r < 0 ? tarn_fail_prefix(r, "private: ") : 0;
+}
+
+int tarn_tensor_private(tarn_tensor *tensor, tarn_tensor **ret)
+{
+	_cleanup_storage_ tarn_storage *storage = NULL;
+	int r = make(tensor->storage, &storage);
+
 	if (r >= 0)
 		r = tarn_tensor_new_checked(
 			storage, tensor->base, &tensor->layout, ret);

@@ -101,6 +101,15 @@ class Loaded(_Whole):
     def __reduce__(self):
         return _copies.load_again, (self._store, self._file)
 
+    def own(self):
+        """The same tensors, copy-on-write: what is written to them stays in
+        them, also where this process has loaded the file more than once."""
+        return Loaded(self._store, self._file, self._whole.cow(own=True))
+
+    def parts(self, views):
+        """Views of them, as load() describes them: a Parts."""
+        return Parts(self._file, _parts.views_of(self, views))
+
     def __repr__(self):
         return f"<tarn.Loaded {self.path!r}: {_names.summary(self)}>"
 
@@ -303,8 +312,7 @@ class Store(_tarn.StoreBase, _Tensors):
                 self.publish({f"{name}/{n}": t for n, t in found.items()})
             return found
         loaded = self._load_shared(path, name, verify, progress, fresh)
-        return loaded if views is None else \
-            Parts(loaded._file, _parts.views_of(loaded, views))
+        return loaded if views is None else loaded.parts(views)
 
     def _load_shared(self, path, name, verify, progress, fresh):
         """To shared memory of the host."""

@@ -14,11 +14,11 @@ from ._safetensors import SafetensorError
 def load_file(filename, *, backend="mmap"):
     """The tensors of a file as a dict of arrays, loaded once for all processes
     that ask for it. They are copy-on-write: what is written to them stays in
-    this process, see Tensor.cow. SafetensorError: it is no such file;
+    them, see Tensor.cow. SafetensorError: it is no such file;
     backend is one of safetensors' names, which mean the same here."""
     _safetensors.check_backend(backend)
     with _safetensors.errors():
-        loaded = _store.load(filename)
+        loaded = _store.load(filename).own()
     return _conversions.each(loaded, _conversions.to_private_numpy)
 
 

@@ -44,6 +44,39 @@ static int64_t copied(const void *start, uint64_t size)
 	return (int64_t)sum;
 }
 
+/* One that is alone: what is written to it is in no other. */
+static void test_own(tarn_tensor *t, tarn_tensor *p, uint64_t size,
+	unsigned seed, bool mapped, const char *what)
+{
+	uint64_t last = size - 1;
+	tarn_tensor *own, *other;
+
+	kit_cow_check(tarn_tensor_private(t, &own), "one of its own");
+	kit_cow_check(tarn_tensor_private(t, &other), "another");
+	ok(!tarn_tensor_same_storage(own, other) &&
+			!tarn_tensor_same_storage(own, p),
+		"%s: a tensor of its own shares with no other", what);
+	if (mapped)
+		is_int(0, copied(kit_cow_data(own), size),
+			"%s: making one of its own copies nothing", what);
+	is_int(-1, kit_cow_differs(own, size, seed),
+		"%s: one of its own has the original's bytes", what);
+	kit_cow_data(own)[last] ^= 0xff;
+	kit_cow_data(p)[last] ^= 0x0f;
+	ok(kit_cow_data(own)[last] ==
+				(unsigned char)~kit_cow_byte(last, seed) &&
+			kit_cow_data(other)[last] == kit_cow_byte(last, seed) &&
+			kit_cow_data(p)[last] ==
+				(unsigned char)(kit_cow_byte(last, seed) ^
+						0x0f),
+		"%s: a write is in one of them alone", what);
+	kit_cow_data(p)[last] ^= 0x0f;
+	kit_cow_drop(&own);
+	is_int(-1, kit_cow_differs(other, size, seed),
+		"%s: one of its own stays when another goes", what);
+	kit_cow_drop(&other);
+}
+
 /* t is read-only, of size bytes, and stays as it is. mapped: copy-on-write, or
  * a copy? */
 static void test_kind(tarn_tensor *t, uint64_t size, unsigned seed, bool mapped,
@@ -62,6 +95,7 @@ static void test_kind(tarn_tensor *t, uint64_t size, unsigned seed, bool mapped,
 	ok(tarn_tensor_same_storage(p, again) &&
 			!tarn_tensor_same_storage(p, t),
 		"%s: private tensors of one storage share theirs", what);
+	test_own(t, p, size, seed, mapped, what);
 	for (int i = 0; i < 3; i++)
 		kit_cow_data(p)[at[i]] ^= 0xff;
 	ok(kit_cow_data(again)[at[1]] ==
@@ -331,5 +365,5 @@ int main(void)
 	test_broadcast();
 	test_alone();
 	tarn_store_unref(kit_cow_store);
-	return done(104);
+	return done(146);
 }

@@ -306,6 +306,16 @@ TARN_PUBLIC int tarn_tensor_cow(tarn_tensor *tensor, tarn_tensor **ret)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /*
+ * The same over a private mapping of its own: what is written is seen through
+ * the result and its views, and through nothing else, so that two users of one
+ * storage in a process cannot disturb each other. One of a writable tensor is
+ * private too; its pages that were never written show what others write.
+ * Memory that this process alone has is copied.
+ */
+TARN_PUBLIC int tarn_tensor_private(tarn_tensor *tensor, tarn_tensor **ret)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/*
  * The address of a tensor's element (0, 0, ...), for code that may write there
  * although the tensor is read-only: PyTorch, which has no read-only tensors. At
  * tarn_tensor_data's address such a write is SIGSEGV.

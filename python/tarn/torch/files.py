@@ -11,8 +11,8 @@ def load_file(filename, device="cpu", *, backend="mmap", views=None,
               via="file"):
     """The tensors of a file (safetensors, .npy, or the index of a sharded
     checkpoint) as a dict of PyTorch's, loaded once for all processes that ask
-    for it. They are copy-on-write: what is written to them stays in this
-    process, see tarn.Tensor.cow. A device other than the CPU gets a copy.
+    for it. They are copy-on-write: what is written to them stays in them, see
+    tarn.Tensor.cow. A device other than the CPU gets a copy.
     backend is one of safetensors' names, which mean the same here.
     SafetensorError: it is no such file.
 
@@ -31,7 +31,9 @@ def load_file(filename, device="cpu", *, backend="mmap", views=None,
             loaded = _store.load(filename, device=str(device), views=views,
                                  via=via)
         else:
-            loaded = _store.load(filename, views=views, via=via)
+            loaded = _store.load(filename, via=via).own()
+            if views is not None:
+                loaded = loaded.parts(views)
     return _moved(loaded, device)
 
 
