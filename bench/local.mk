@@ -80,6 +80,7 @@ BENCHES = \
 	bench/fill.sh \
 	bench/first_load.sh \
 	bench/first_use.sh \
+	bench/from_pretrained.sh \
 	bench/gather.sh \
 	bench/ops.sh \
 	bench/lease.sh \
@@ -112,6 +113,7 @@ EXTRA_DIST += \
 	bench/daemon.sh \
 	bench/fio.sh \
 	bench/first_load.py \
+	bench/from_pretrained.py \
 	bench/gather.py \
 	bench/ops.py \
 	bench/huge.sh \

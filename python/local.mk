@@ -114,6 +114,8 @@ PYTHON_SOURCES = \
 	python/tarn/_parts.py \
 	python/tarn/_pickled.py \
 	python/tarn/_prefetch.py \
+	python/tarn/_install.py \
+	python/tarn/_install.pyi \
 	python/tarn/_safe_open.py \
 	python/tarn/_safe_open.pyi \
 	python/tarn/_safetensors.py \

@@ -48,6 +48,7 @@ import importlib
 
 from . import _conversions, _collate
 from ._channel import Receiver, Sender, receiver, sender
+from ._install import install
 from ._safe_open import safe_open
 from ._store import (File, Loaded, OnDevice, Parts, Snapshot, Store,
                      default_store, load, open, save)
@@ -78,6 +79,6 @@ __all__ = ["Channel", "Dtype", "File", "Item", "Loaded", "NotFoundError",
            "OnDevice", "Parts", "Receiver", "Refit", "Sender", "Slot",
            "Snapshot", "Store", "Tensor", "__version__", "arange",
            "default_store", "dtypes", "empty",
-           "equal", "from_dlpack", "from_numpy", "full", "load",
-           "node_of_device", "node_of_pci", "ones", "open", "receiver",
+           "equal", "from_dlpack", "from_numpy", "full", "install",
+           "load", "node_of_device", "node_of_pci", "ones", "open", "receiver",
            "safe_open", "same_storage", "save", "sender", "tensor", "zeros"]

@@ -88,8 +88,9 @@ class _NoTensor(NotFoundError, SafetensorError):
 class Slice:
     """A tensor of which only the part that [] selects is read."""
 
-    def __init__(self, tensor, way):
+    def __init__(self, tensor, way, bytes, name):
         self._tensor, self._way = tensor, way
+        self._bytes, self._name = bytes, name
 
     def get_shape(self):
         """Its shape, a list."""
@@ -100,7 +101,7 @@ class Slice:
         return self._tensor.dtype
 
     def __getitem__(self, key):
-        return self._way.part(self._tensor, key)
+        return self._way.part(self._bytes[self._name], key)
 
 
 class safe_open:
@@ -115,6 +116,9 @@ class safe_open:
     are in memory of its own. backend is one of safetensors' names, which mean
     the same here."""
 
+    # Is a device given the file itself, without a stay in memory?
+    _straight = True
+
     def __init__(self, filename, framework=None, device="cpu", *,
                  backend="mmap"):
         check_backend(backend)
@@ -124,6 +128,8 @@ class safe_open:
         with errors():
             # What goes to a device needs no address.
             self._file = File(filename, self._way.read is None)
+        # By name, the tensors from which bytes are taken.
+        self._bytes = self._file
 
     def _open(self):
         if self._file is None:
@@ -141,7 +147,7 @@ class safe_open:
         return self
 
     def __exit__(self, *_):
-        self._file = None
+        self._file = self._bytes = None
         prefetched, self._prefetched = self._prefetched, []
         for one in prefetched:
             one.close()
@@ -169,16 +175,18 @@ class safe_open:
         for one in self._prefetched:
             if name in one:
                 return one.take(name)
-        return self._way.whole(self._find(name))
+        self._find(name)
+        return self._way.whole(self._bytes[name])
 
     def get_tensors(self):
         """All of them, a dict."""
-        return _conversions.each(self._open(), self._way.whole)
+        return _conversions.each({name: self._bytes[name]
+                                  for name in self._open()}, self._way.whole)
 
     def get_slice(self, name):
         """A tensor to take parts of: get_slice("w")[:, :4]; [] accepts all
         that the framework's own [] does."""
-        return Slice(self._find(name), self._way)
+        return Slice(self._find(name), self._way, self._bytes, name)
 
     def prefetch(self, plan=None):
         """Begins to read tensors in the background, in the order of their
@@ -192,19 +200,25 @@ class safe_open:
         NotFoundError: a name of the plan is not in the file."""
         keys = dict.fromkeys(self._open()) if plan is None else \
             dict(plan) if isinstance(plan, Mapping) else dict.fromkeys(plan)
-        tensors = {name: self._find(name) for name in keys}
-        if plan is None and self._way.read is not None:
-            jobs = self._all_at_once(list(tensors))
+        for name in keys:
+            self._find(name)
+        if plan is None and self._way.read is not None and self._straight:
+            jobs = self._all_at_once(list(keys))
         else:
-            jobs = [(name, self._job(tensors[name], keys[name]))
+            jobs = [(name, self._job(name, keys[name]))
                     for name in self._open() if name in keys]
         self._prefetched.append(Prefetch(jobs))
 
-    def _job(self, t, key):
+    def _job(self, name, key):
+        bytes = self._bytes
+
         def read():
+            t = bytes[name]
             if self._way.read is None:
                 # It stays mapped: the caller shares it with other processes.
-                if key is None:
+                if t.storage_kind != "mapped":
+                    pass  # it is in memory
+                elif key is None:
                     touch(t)
                 elif _is_plain(key) and isinstance(t[key], _tarn.Tensor):
                     t[key].clone()

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""tarn behind safetensors' own calls, for programs that load with those."""
+import importlib
+import os
+import sys
+import threading
+
+from . import _safe_open, _store
+from ._tarn import NotFoundError
+
+# A smaller file is mapped: to ask the daemon takes longer than to read it.
+# Picked.
+LEAST = 1 << 20
+
+
+class _Bytes:
+    """The tensors of a file, which is loaded when the first one is wanted:
+    many programs open files only to look at their names. Where it cannot be
+    loaded, no daemon or no room, they are the file's own."""
+
+    def __init__(self, file, own):
+        self._file, self._own, self._found = file, own, None
+        self._lock = threading.Lock()
+
+    def __getitem__(self, name):
+        with self._lock:
+            if self._found is None:
+                self._found = self._load()
+        return self._found[name]
+
+    def _load(self):
+        try:
+            if os.stat(self._file.path).st_size < LEAST:
+                return self._file
+            found = _store.load(self._file)
+            return found.own() if self._own else found
+        except (OSError, MemoryError, RuntimeError):
+            return self._file
+
+
+class Shared(_safe_open.safe_open):
+    """safe_open over memory that all processes of the machine share."""
+
+    _straight = False
+
+    def __init__(self, error, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._error = error
+        self._bytes = _Bytes(self._file, self._way.read is None)
+
+    def _find(self, name):
+        try:
+            return super()._find(name)
+        except NotFoundError as e:
+            raise self._error(e.args[-1]) from None
+
+
+def _shared_or(original, error):
+    """A class to put in the place of the original: what is not understood goes
+    to that, and what fails fails there, with its own words."""
+
+    class Kind(type):
+        def __instancecheck__(cls, one):
+            return isinstance(one, (Shared, original))
+
+    class safe_open(metaclass=Kind):
+        __doc__ = original.__doc__
+
+        def __new__(cls, *args, **kwargs):
+            try:
+                return Shared(error, *args, **kwargs)
+            except Exception:
+                return original(*args, **kwargs)
+
+    return safe_open
+
+
+def _replace(old, new):
+    """In all modules, whatever they call it: `from safetensors import
+    safe_open` was executed in many of them before."""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if isinstance(names, dict) and module is not sys.modules[__name__]:
+            for name in [n for n, v in list(names.items()) if v is old]:
+                names[name] = new
+
+
+class Installed:
+    """What install() did, until uninstall() or the end of `with`."""
+
+    _lock = threading.Lock()
+    _count = 0
+    _original = _ours = None
+
+    def __init__(self):
+        cls = Installed
+        try:
+            safetensors = importlib.import_module("safetensors")
+        except ImportError:
+            raise ImportError("tarn.install: safetensors is not installed, so "
+                              "nothing loads with it; tarn.load needs no "
+                              "install()") from None
+        for framework in ("numpy", "torch"):
+            try:
+                importlib.import_module(f"safetensors.{framework}")
+            except ImportError:
+                pass
+        self._active = True
+        with cls._lock:
+            cls._count += 1
+            if cls._count > 1:
+                return
+            cls._original = safetensors.safe_open
+            cls._ours = _shared_or(cls._original, safetensors.SafetensorError)
+            _replace(cls._original, cls._ours)
+
+    def uninstall(self):
+        """Puts safetensors' own back where the last of several install() is
+        undone. Files that are open, and their tensors, stay as they are. May
+        be called again."""
+        cls = Installed
+        with cls._lock:
+            if not self._active:
+                return
+            self._active = False
+            cls._count -= 1
+            if not cls._count:
+                _replace(cls._ours, cls._original)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.uninstall()
+
+    def __repr__(self):
+        return f"<tarn.install: {'on' if self._active else 'undone'}>"
+
+
+def install():
+    """Puts tarn behind safetensors.safe_open, and so behind load_file of
+    safetensors.torch and safetensors.numpy, and what uses them: from_pretrained
+    of transformers and diffusers, vLLM's default loader. Processes that load
+    the same file then read it once, and share its bytes; what one of them
+    writes to its tensors stays its own.
+
+        import tarn
+        tarn.install()                       # or: with tarn.install(): ...
+        model = AutoModel.from_pretrained("gpt2")
+
+    Nothing else changes: other frameworks than PyTorch and numpy, files that
+    tarn does not read, and errors are safetensors' own; where the daemon has
+    no room, the file is mapped. Returns an object with uninstall(), which is
+    also a context manager. ImportError: there is no safetensors. Any thread."""
+    return Installed()
