@@ -115,8 +115,11 @@ lib_libcore_la_SOURCES = \
 	lib/tensor/tensor.h \
 	lib/tensor/tensor_ops.c \
 	lib/tensor/tensor_view.c \
+	lib/file/archive.c \
 	lib/file/arena.c \
 	lib/file/arena.h \
+	lib/file/checkpoint.c \
+	lib/file/checkpoint.h \
 	lib/file/file.c \
 	lib/file/file.h \
 	lib/file/file_map.c \
@@ -133,6 +136,10 @@ lib_libcore_la_SOURCES = \
 	lib/file/npy.h \
 	lib/file/npy_header.c \
 	lib/file/npy_write_head.c \
+	lib/file/pickle.c \
+	lib/file/pickle.h \
+	lib/file/pickle_global.c \
+	lib/file/pickle_machine.h \
 	lib/file/safetensors.c \
 	lib/file/safetensors.h \
 	lib/file/safetensors_entry.c \
@@ -146,6 +153,8 @@ lib_libcore_la_SOURCES = \
 	lib/file/text.c \
 	lib/file/text.h \
 	lib/file/write_head.h \
+	lib/file/zip.c \
+	lib/file/zip.h \
 	lib/io/direct.c \
 	lib/io/direct.h \
 	lib/io/disk.c \

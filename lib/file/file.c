@@ -35,12 +35,13 @@ static const struct {
 	size_t size;
 	const char *what;
 } others[] = {
-	{"PK\3\4", 4, "a zip archive (.npz, or a PyTorch checkpoint)"},
 	{"GGUF", 4, "a GGUF file"},
 	{"\x89HDF\r\n\x1a\n", 8, "an HDF5 file"},
 	{"\x1f\x8b", 2, "compressed by gzip"},
 	{"\x28\xb5\x2f\xfd", 4, "compressed by zstd"},
-	{"\x80\x02", 2, "a Python pickle"},
+	{"\x80\x02", 2,
+		"a Python pickle; load a checkpoint of PyTorch before 1.6 "
+		"with torch.load, and save it again"},
 	{"\x80\x04", 2, "a Python pickle"},
 	{"version https://git-lfs", 23, "a Git LFS pointer; run git lfs pull"},
 };
@@ -123,6 +124,9 @@ static int read_format(struct tarn_file *file)
 
 	if (size >= 6 && !memcmp(head, "\x93NUMPY", 6))
 		return npy_read(file);
+	if (size >= 4 &&
+		(!memcmp(head, "PK\3\4", 4) || !memcmp(head, "PK\5\6", 4)))
+		return archive_read(file);
 	if (shard_index_begins(head, size))
 		return shards_read(file);
 	/* The first bytes of a safetensors file are a number, and may be any
@@ -130,8 +134,8 @@ static int read_format(struct tarn_file *file)
 	other = size > 8 && head[8] == '{' ? NULL : other_format(head, size);
 	if (other)
 		return tarn_fail(EBADMSG,
-			"neither a safetensors nor a .npy "
-			"file: it is %s",
+			"neither a safetensors file, a .npy or .npz, nor a "
+			"PyTorch checkpoint: it is %s",
 			other);
 	return safetensors_read(file);
 }

@@ -59,6 +59,10 @@ struct tarn_file {
  * back, since they enter the digest of the header: no byte is parsed that is
  * not in the digest. -EBADMSG: the file has shrunk since. */
 int file_read(struct tarn_file *file, void *buf, size_t size, uint64_t offset);
+/* The same anywhere, and not in the digest: for what lies behind the data, where
+ * the stamps alone tell whether it changed. */
+int file_read_at(
+	const struct tarn_file *file, void *buf, size_t size, uint64_t offset);
 /* Its first bytes, up to *ret_size of them. They enter the digest only when
  * they are read. */
 const char *file_first(const struct tarn_file *file, size_t *ret_size);
@@ -82,10 +86,17 @@ void file_expect(struct tarn_file *file, size_t count);
 /* Frees the memory of the tensors. */
 void file_tensors_free(struct tarn_file *file);
 
+/* Is it UTF-8 without a NUL? */
+bool file_is_text(const char *text, size_t size);
+
 /* Adds a tensor, with a copy of its name and the rest zero; earlier ones move.
  * NULL: out of memory. */
 struct tarn_file_entry *file_add_tensor(
 	struct tarn_file *file, const char *name, size_t size);
+
+/* The same with the last component of the path for a name, without ".npy" or
+ * another extension; bytes that are not UTF-8 become '?'. */
+struct tarn_file_entry *file_add_named(struct tarn_file *file);
 
 /* Enters all names, once the tensors are in their order. -EBADMSG: two have
  * the same. */
@@ -117,6 +128,8 @@ int file_map_read(const tarn_tensor *tensor, uint64_t size,
 int npy_read(struct tarn_file *file);
 int safetensors_read(struct tarn_file *file);
 int shards_read(struct tarn_file *file);
+/* PyTorch's checkpoints and numpy's .npz. */
+int archive_read(struct tarn_file *file);
 
 /* tarn_file_open for a shard: an index is none. */
 int file_open_shard(const char *path, struct tarn_file **ret);

@@ -25,7 +25,7 @@ struct file_reading {
 	char first[FIRST_MAX];
 };
 
-static int read_bytes(
+int file_read_at(
 	const struct tarn_file *file, void *buf, size_t size, uint64_t offset)
 {
 	ssize_t n = fd_pread(file->fd, buf, size, offset);
@@ -54,7 +54,7 @@ int file_read_begin(struct tarn_file *file)
 	if (!reading->digest)
 		return file_no_memory("the header of a file");
 	reading->n_first = MIN(file->size, (uint64_t)FIRST_MAX);
-	return read_bytes(file, reading->first, reading->n_first, 0);
+	return file_read_at(file, reading->first, reading->n_first, 0);
 }
 
 const char *file_first(const struct tarn_file *file, size_t *ret_size)
@@ -93,7 +93,7 @@ int file_read(struct tarn_file *file, void *buf, size_t size, uint64_t offset)
 		memcpy(buf, reading->first + offset, n);
 	}
 	if (n < size)
-		r = read_bytes(file, (char *)buf + n, size - n, offset + n);
+		r = file_read_at(file, (char *)buf + n, size - n, offset + n);
 	return r < 0 ? r : count(reading, buf, size, offset);
 }
 

@@ -3,6 +3,7 @@
  * The tensors of an open file: listed, found by name, and made into views of
  * the one storage that is the file's data range.
  */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,32 @@ struct tarn_file_entry *file_add_tensor(
 	tensor = &file->tensors[file->count++];
 	*tensor = (struct tarn_file_entry) {.name = copy, .name_size = size};
 	return tensor;
+}
+
+bool file_is_text(const char *text, size_t size)
+{
+	json_t *valid = memchr(text, 0, size) ? NULL : json_stringn(text, size);
+
+	json_decref(valid);
+	return valid;
+}
+
+struct tarn_file_entry *file_add_named(struct tarn_file *file)
+{
+	const char *slash = strrchr(file->path, '/');
+	const char *base = slash ? slash + 1 : file->path;
+	const char *dot = strrchr(base, '.');
+	size_t n = dot && dot > base ? (size_t)(dot - base) : strlen(base);
+	char *name = arena_text(&file->arena, base, n);
+	bool is_text;
+
+	if (!name)
+		return NULL;
+	is_text = file_is_text(base, n);
+	for (size_t i = 0; !is_text && i < n; i++)
+		if (name[i] & 0x80)
+			name[i] = '?';
+	return file_add_tensor(file, name, n);
 }
 
 static const struct tarn_file_entry *find(const tarn_file *file,
@@ -163,7 +190,10 @@ int tarn_file_entry_layout(
 				shown, i, (unsigned long long)tensor->shape[i]);
 		shape[i] = (int64_t)tensor->shape[i];
 	}
-	if (tensor->fortran_order)
+	if (tensor->stride)
+		r = tarn_layout_strided(tensor->dtype, tensor->ndim, shape,
+			tensor->stride, 0, ret);
+	else if (tensor->fortran_order)
 		r = tarn_layout_fortran(
 			tensor->dtype, tensor->ndim, shape, ret);
 	else

@@ -9,7 +9,6 @@
 #include "lib/file/npy.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,14 +106,23 @@ int npy_dtype(const char *descr, size_t size, int *ret)
 		EBADMSG, "dtype '%s' is none that numpy writes", shown);
 }
 
+/* Some bytes of a file that is one array, or of one that holds it. */
+static int read_some(struct tarn_file *file, const struct npy_place *place,
+	void *buf, size_t size, uint64_t offset)
+{
+	return place->part
+		       ? file_read_at(file, buf, size, place->offset + offset)
+		       : file_read(file, buf, size, offset);
+}
+
 /* Where the header is. */
-static int read_preamble(struct tarn_file *file, unsigned *ret_major,
-	uint64_t *ret_offset, uint64_t *ret_size)
+static int read_preamble(struct tarn_file *file, const struct npy_place *place,
+	unsigned *ret_major, uint64_t *ret_offset, uint64_t *ret_size)
 {
 	unsigned char b[12] = {0};
-	size_t n = MIN(sizeof(b), file->size);
+	size_t n = MIN(sizeof(b), place->size);
 	uint64_t size, offset;
-	int r = file_read(file, b, n, 0);
+	int r = read_some(file, place, b, n, 0);
 
 	if (r < 0)
 		return r;
@@ -124,11 +132,11 @@ static int read_preamble(struct tarn_file *file, unsigned *ret_major,
 			"there are 1.0, 2.0 and 3.0",
 			b[6], b[7]);
 	offset = b[6] == 1 ? 10 : 12;
-	if (file->size < offset)
+	if (place->size < offset)
 		return tarn_fail(EBADMSG,
 			"the file has %" PRIu64 " bytes and "
 			"ends before its header",
-			file->size);
+			place->size);
 	size = b[8] | (uint64_t)b[9] << 8;
 	if (b[6] > 1)
 		size |= (uint64_t)b[10] << 16 | (uint64_t)b[11] << 24;
@@ -137,36 +145,16 @@ static int read_preamble(struct tarn_file *file, unsigned *ret_major,
 			"the header has %" PRIu64 " bytes, "
 			"more than the %d that numpy reads",
 			size, HEADER_MAX);
-	if (size > file->size - offset)
+	if (size > place->size - offset)
 		return tarn_fail(EBADMSG,
 			"the file seems not fully written: "
 			"%" PRIu64 " of the %" PRIu64 " bytes of its header "
 			"are missing",
-			size - (file->size - offset), size);
+			size - (place->size - offset), size);
 	*ret_major = b[6];
 	*ret_offset = offset;
 	*ret_size = size;
 	return 0;
-}
-
-/* Names the tensor after the last component of the path, without ".npy" or
- * another extension; bytes that are not UTF-8 become '?'. */
-static struct tarn_file_entry *add_named(struct tarn_file *file)
-{
-	const char *slash = strrchr(file->path, '/');
-	const char *base = slash ? slash + 1 : file->path;
-	const char *dot = strrchr(base, '.');
-	size_t n = dot && dot > base ? (size_t)(dot - base) : strlen(base);
-	char *name = arena_text(&file->arena, base, n);
-	json_t *valid = name ? json_stringn(name, n) : NULL;
-
-	if (!name)
-		return NULL;
-	for (size_t i = 0; !valid && i < n; i++)
-		if (name[i] & 0x80)
-			name[i] = '?';
-	json_decref(valid);
-	return file_add_tensor(file, name, n);
 }
 
 static int count_bytes(const struct npy_header *header, uint64_t *ret)
@@ -186,50 +174,56 @@ static int count_bytes(const struct npy_header *header, uint64_t *ret)
 	return 0;
 }
 
-/* The single tensor, which must lie completely in the file. */
-static int place(struct tarn_file *file, const struct npy_header *header)
+int npy_array(struct tarn_file *file, const struct npy_place *place,
+	struct tarn_file_entry *ret)
 {
-	struct tarn_file_entry *tensor;
-	uint64_t bytes = 0, left = file->size - file->data_offset;
-	int r = count_bytes(header, &bytes);
+	struct npy_header header = {0};
+	uint64_t offset = 0, size = 0, bytes = 0, left;
+	char text[HEADER_MAX];
+	unsigned major = 0;
+	int r = read_preamble(file, place, &major, &offset, &size);
 
+	if (r >= 0)
+		r = read_some(file, place, text, size, offset);
+	if (r >= 0)
+		r = npy_header_parse(
+			text, size, major < 3, &file->arena, &header);
+	if (r >= 0)
+		r = count_bytes(&header, &bytes);
 	if (r < 0)
 		return r;
+	left = place->size - offset - size;
 	if (bytes > left)
 		return tarn_fail(EBADMSG,
 			"the file seems not fully written: "
 			"%" PRIu64 " of its %" PRIu64 " bytes of data are "
 			"missing",
 			bytes - left, bytes);
-	tensor = add_named(file);
-	if (!tensor)
-		return file_no_memory("a tensor");
-	tensor->file_offset = file->data_offset;
-	tensor->nbytes = bytes;
-	tensor->dtype = header->dtype;
-	tensor->ndim = header->ndim;
-	tensor->shape = header->shape;
-	tensor->fortran_order = header->fortran_order;
-	file->data_size = bytes;
-	return file_index(file);
+	ret->file_offset = place->offset + offset + size;
+	ret->nbytes = bytes;
+	ret->dtype = header.dtype;
+	ret->ndim = header.ndim;
+	ret->shape = header.shape;
+	ret->fortran_order = header.fortran_order;
+	return 0;
 }
 
 int npy_read(struct tarn_file *file)
 {
-	struct npy_header header = {0};
-	uint64_t offset = 0, size = 0;
-	char text[HEADER_MAX];
-	unsigned major = 0;
-	int r = read_preamble(file, &major, &offset, &size);
+	struct npy_place place = {.size = file->size};
+	struct tarn_file_entry array = {0}, *tensor;
+	int r = npy_array(file, &place, &array);
 
-	if (r >= 0)
-		r = file_read(file, text, size, offset);
-	if (r >= 0)
-		r = npy_header_parse(
-			text, size, major < 3, &file->arena, &header);
 	if (r < 0)
 		return r;
+	tensor = file_add_named(file);
+	if (!tensor)
+		return file_no_memory("a tensor");
+	array.name = tensor->name;
+	array.name_size = tensor->name_size;
+	*tensor = array;
 	file->format = "npy";
-	file->data_offset = offset + size;
-	return place(file, &header);
+	file->data_offset = array.file_offset;
+	file->data_size = array.nbytes;
+	return file_index(file);
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/file/arena.h"
+#include "lib/file/file.h"
 
 struct npy_header {
 	int dtype;
@@ -25,3 +25,14 @@ int npy_header_parse(const char *text, size_t size, bool python2,
 
 /* The dtype that "<f4" names. */
 int npy_dtype(const char *descr, size_t size, int *ret);
+
+/* Where a file of one array is: the whole of file, or a part of it, which is
+ * not read from front to back. */
+struct npy_place {
+	uint64_t offset, size;
+	bool part;
+};
+
+/* All of *ret but its name. The array lies within that place. */
+int npy_array(struct tarn_file *file, const struct npy_place *place,
+	struct tarn_file_entry *ret);

@@ -52,7 +52,8 @@ static unsigned choose_lead(
 static bool is_aligned(
 	const struct tarn_file_entry *entry, uint64_t begin, unsigned lead)
 {
-	return !entry->nbytes ||
+	/* A view of another tensor stays one. */
+	return !entry->nbytes || entry->stride ||
 	       (entry->file_offset - begin + lead) % ALIGN == 0;
 }
 

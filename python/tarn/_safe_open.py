@@ -105,8 +105,8 @@ class Slice:
 
 
 class safe_open:
-    """A tensor file, opened to read some of it: safetensors, .npy, or the
-    index of a sharded checkpoint. No daemon takes part.
+    """A tensor file, opened to read some of it: safetensors, .npy, .npz, a
+    PyTorch checkpoint, or the index of a sharded one. No daemon takes part.
 
     framework is "pt", "np", or None for Tensors; device is where PyTorch's
     and Tensors go. PyTorch's and numpy's tensors are copy-on-write over the

@@ -52,8 +52,9 @@ class _Whole(_Tensors):
 
 
 class File(_tarn.FileBase, _Whole):
-    """An open tensor file (safetensors, .npy, or the index of a sharded
-    checkpoint): a mapping from names to Tensors. No daemon takes part.
+    """An open tensor file (safetensors, .npy, .npz, a PyTorch checkpoint, or the
+    index of a sharded one): a mapping from names to Tensors. No daemon takes
+    part.
 
     Its tensors are views of the mapped file, read-only and shared with all
     processes that have it open. With map=False they are views of the file

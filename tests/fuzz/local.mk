@@ -3,6 +3,7 @@
 
 # NAME.c and what else it is made of.
 FUZZ_TESTS = \
+	tests/fuzz/archive \
 	tests/fuzz/channel \
 	tests/fuzz/data_index \
 	tests/fuzz/descriptor \
@@ -57,6 +58,7 @@ clean-found:
 
 check_PROGRAMS += $(FUZZ_TESTS)
 TESTS += $(FUZZ_TESTS)
+tests_fuzz_archive_SOURCES = tests/fuzz/archive.c $(FUZZ_FILES) $(FUZZ_RUN)
 tests_fuzz_channel_SOURCES = \
 	tests/fuzz/channel.c $(FUZZ_POKES) $(FUZZ_RUN)
 tests_fuzz_data_index_SOURCES = tests/fuzz/data_index.c $(FUZZ_RUN)
@@ -79,6 +81,7 @@ tests_fuzz_wire_LDADD = $(DAEMON_LIBS)
 if FUZZERS
 LIBFUZZER = $(AM_LDFLAGS) -fsanitize=fuzzer
 noinst_PROGRAMS += \
+	tests/fuzz/fuzz_archive \
 	tests/fuzz/fuzz_channel \
 	tests/fuzz/fuzz_data_index \
 	tests/fuzz/fuzz_descriptor \
@@ -89,6 +92,8 @@ noinst_PROGRAMS += \
 	tests/fuzz/fuzz_values \
 	tests/fuzz/fuzz_wire \
 	$(NULL)
+tests_fuzz_fuzz_archive_SOURCES = tests/fuzz/archive.c $(FUZZ_FILES)
+tests_fuzz_fuzz_archive_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_channel_SOURCES = \
 	tests/fuzz/channel.c $(FUZZ_POKES)
 tests_fuzz_fuzz_channel_LDFLAGS = $(LIBFUZZER)
@@ -119,6 +124,7 @@ EXTRA_DIST += \
 	scripts/fuzz \
 	tests/fuzz/README.md \
 	tests/fuzz/corpus \
+	tests/fuzz/archive.dict \
 	tests/fuzz/channel.dict \
 	tests/fuzz/data_index.dict \
 	tests/fuzz/descriptor.dict \

@@ -1,6 +1,7 @@
 # Each skips itself where the module is not built.
 PYTHON_SCRIPT_TESTS = \
 	tests/python/py_adapters.py \
+	tests/python/py_archive.py \
 	tests/python/py_arrays.py \
 	tests/python/py_channel.py \
 	tests/python/py_channel_fork.py \

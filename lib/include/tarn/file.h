@@ -5,9 +5,10 @@
  * bytes.
  *
  * Formats: safetensors (0.8), .npy (1.0, 2.0, 3.0; little-endian; C and Fortran
- * order), and the index of a sharded checkpoint (model.safetensors.index.json),
- * which is all tensors of all its shards. The format is told by content, not by
- * name. A file is hostile until checked: sizes, offsets, overlaps and names are
+ * order), .npz, PyTorch's checkpoints (.pt, .pth, .bin: the zip archives that
+ * torch.save writes since 1.6), and the index of a sharded checkpoint
+ * (model.safetensors.index.json), which is all tensors of all its shards. The
+ * format is told by content, not by name. A file is hostile until checked: sizes, offsets, overlaps and names are
  * all verified here, and an error is one sentence with the value in it.
  *
  * Differences from the reference reader of safetensors: a header that names a
@@ -18,6 +19,14 @@
  * Differences from numpy: a header of more than 10,000 bytes is always refused,
  * as numpy does unless told otherwise; so is text that literal_eval accepts but
  * no numpy ever wrote (True or 0x10 as a size, a key twice).
+ *
+ * A checkpoint: its tensors are named after the keys and indices that lead to
+ * them, with dots in between (optimizer.state.0.exp_avg); one alone is named
+ * after the file. Views of one storage share its bytes. Numbers, texts and truth
+ * values become metadata. Its pickle is data here: nothing is executed, and one
+ * that needs another class than tensors and containers is refused, by the name
+ * of that. .npz and checkpoints are read where their records lie, so compressed
+ * records are refused; zip's checksums are not verified.
  *
  * An index: its shards are in its folder or below, in the order of their names.
  * Its weight_map decides which tensors there are: a tensor that is not in the
@@ -53,6 +62,10 @@ struct tarn_file_entry {
 	const uint64_t *shape; /* ndim sizes; owned by the file */
 	bool fortran_order;
 	uint32_t shard; /* see tarn_file_shard; otherwise 0 */
+	/* ndim steps in elements; owned by the file. NULL: one after the other,
+	 * in C or Fortran order. nbytes reaches from the first byte to the last,
+	 * with what lies between; other tensors may share them. */
+	const int64_t *stride;
 };
 
 /* Opens a file by its path. *ret is the caller's reference. -EBADMSG: damaged,
@@ -81,7 +94,7 @@ TARN_PUBLIC tarn_file *tarn_file_unref(tarn_file *file);
 TARN_PUBLIC const char *tarn_file_path(const tarn_file *file)
 	TARN_NONNULL(1) TARN_NOT_NULL;
 
-/* "safetensors", "npy" or "safetensors index". Static. */
+/* "safetensors", "npy", "npz", "pytorch" or "safetensors index". Static. */
 TARN_PUBLIC const char *tarn_file_format(const tarn_file *file)
 	TARN_NONNULL(1) TARN_NOT_NULL;
 

@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""PyTorch's checkpoints and numpy's .npz, opened where they lie: archives that
+are made here, with the modules of a PyTorch that is not needed for that; what
+is refused, and by which name; and PyTorch's own files where it is installed."""
+import collections
+import io
+import os
+import pickle
+import struct
+import sys
+import types
+import zipfile
+
+import py_kit as kit
+
+try:
+    import numpy as np
+except ImportError:
+    kit.skip_all("numpy is not installed (python3-numpy)")
+import tarn
+
+tmp = os.environ["TMPDIR"]
+path = os.path.join(tmp, "m.pt")
+socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
+daemon = kit.start_daemon(socket)
+
+
+# ---- a stand-in for what torch.save writes ----
+def stand_in(module, name, base=object):
+    where = sys.modules.setdefault(module, types.ModuleType(module))
+    made = type(name, (base,), {"__module__": module})
+    setattr(where, name, made)
+    return made
+
+
+real = {name: sys.modules.pop(name) for name in list(sys.modules)
+        if name == "torch" or name.startswith("torch.")}
+stand_in("torch", "FloatStorage")
+stand_in("torch", "LongStorage")
+stand_in("torch", "DoubleStorage")
+stand_in("torch", "BFloat16Storage")
+stand_in("torch", "Size", tuple)
+stand_in("torch.storage", "UntypedStorage")
+stand_in("torch", "uint16")
+UTILS = sys.modules.setdefault("torch._utils", types.ModuleType("torch._utils"))
+
+
+def function(name):
+    def made():
+        pass
+    made.__module__, made.__qualname__, made.__name__ = "torch._utils", name, \
+        name
+    setattr(UTILS, name, made)
+    return made
+
+
+V2, V3 = function("_rebuild_tensor_v2"), function("_rebuild_tensor_v3")
+PARAMETER = function("_rebuild_parameter")
+torch = sys.modules["torch"]
+
+
+class Storage:
+    def __init__(self, kind, key, numel):
+        self.id = "storage", kind, key, "cpu", numel
+
+
+class Tensor:
+    def __init__(self, storage, offset, shape, stride, dtype=None):
+        self.args = (storage, offset, shape, stride, False,
+                     collections.OrderedDict())
+        if dtype is not None:
+            self.args += (dtype,)
+
+    def __reduce__(self):
+        return V2 if len(self.args) == 6 else V3, self.args
+
+
+class Parameter:
+    def __init__(self, data):
+        self.data = data
+
+    def __reduce__(self):
+        return PARAMETER, (self.data, True, collections.OrderedDict())
+
+
+class Pickler(pickle.Pickler):
+    def persistent_id(self, obj):
+        return obj.id if isinstance(obj, Storage) else None
+
+
+def pickled(obj, protocol=2):
+    out = io.BytesIO()
+    Pickler(out, protocol).dump(obj)
+    return out.getvalue()
+
+
+def write(obj, records, name=path, protocol=2, order=b"little",
+          compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(name, "w", compression) as z:
+        z.writestr("m/data.pkl", obj if isinstance(obj, bytes)
+                   else pickled(obj, protocol))
+        if order:
+            z.writestr("m/byteorder", order)
+        for key, value in records.items():
+            z.writestr(f"m/data/{key}", value)
+        z.writestr("m/version", "3\n")
+
+
+numbers = np.arange(24, dtype="f4")
+whole = Storage(torch.FloatStorage, "0", 24)
+long = Storage(torch.LongStorage, "1", 3)
+bits = Storage(sys.modules["torch.storage"].UntypedStorage, "2", 6)
+records = {"0": numbers.tobytes(), "1": np.array([5, -6, 7]).tobytes(),
+           "2": np.array([1, 2, 65535], "u2").tobytes()}
+state = {
+    "model": collections.OrderedDict(
+        w=Tensor(whole, 0, (4, 6), (6, 1)), t=Tensor(whole, 0, (6, 4), (1, 6)),
+        part=Tensor(whole, 7, (2, 3), (6, 2)),
+        p=Parameter(Tensor(whole, 20, (4,), (1,)))),
+    "optimizer": {"state": {0: {"step": Tensor(long, 1, (), ())}},
+                  "groups": [{"lr": 0.001, "params": [0, 1]}]},
+    "wide": Tensor(long, 2, (2, 1000), (0, 0)),
+    "none": Tensor(whole, 24, (0, 3), (3, 1)),
+    "u2": Tensor(bits, 0, (3,), (1,), torch.uint16),
+    "epoch": 3, "name": "xé", "flag": True, "nothing": None, "large": 1 << 70,
+    "size": torch.Size((2, 3)), "set": {4}}
+wanted = {"model.w": numbers.reshape(4, 6), "model.t": numbers.reshape(4, 6).T,
+          "model.part": numbers[7:19].reshape(2, 6)[:, :6:2],
+          "model.p": numbers[20:], "optimizer.state.0.step": np.array(-6),
+          "wide": np.full((2, 1000), 7), "none": np.zeros((0, 3), "f4"),
+          "u2": np.array([1, 2, 65535], "u2")}
+
+
+def same(seen, wanted=wanted):
+    return sorted(seen) == sorted(wanted) and all(
+        np.array_equal(seen[n].numpy(), a) and
+        seen[n].numpy().dtype == a.dtype for n, a in wanted.items())
+
+
+# ---- checkpoints ----
+for protocol in (2, 3, 4, 5):
+    write(state, records, protocol=protocol)
+    with_open = tarn.open(path)
+    kit.ok(same(with_open), f"protocol {protocol}: the tensors are the file's",
+           dict(with_open))
+del with_open
+metadata = tarn.open(path).metadata
+kit.equal({k: metadata.get(k) for k in (
+    "epoch", "name", "flag", "nothing", "optimizer.groups.0.lr",
+    "optimizer.groups.0.params.1", "size.1", "set.0")},
+    {"epoch": "3", "name": "xé", "flag": "true", "nothing": "null",
+     "optimizer.groups.0.lr": "0.001", "optimizer.groups.0.params.1": "1",
+     "size.1": "3", "set.0": "4"}, "numbers and texts are the metadata")
+kit.ok(same(tarn.File(path, map=False)), "so they are without a mapping")
+m = tarn.load(path)
+kit.ok(same(m), "load has them")
+kit.ok(tarn.same_storage(m["model.w"], m["model.t"]),
+       "views of one storage share it")
+kit.equal((m["model.t"].strides, m["model.w"].numpy()[1, 2],
+           m["model.t"].numpy()[2, 1]), ((1, 6), 8., 8.),
+          "with their strides")
+store = tarn.default_store()
+store.load(path, "run")
+kit.ok(np.array_equal(store["run/model.part"].numpy(), wanted["model.part"]),
+       "load publishes them")
+copied = os.path.join(tmp, "copy.safetensors")
+tarn.save(copied, dict(tarn.open(path)))
+kit.ok(same(tarn.open(copied)), "they are saved as safetensors")
+with tarn.safe_open(path, framework="np") as f:
+    kit.equal(f.get_slice("model.w")[1, 2:4].tolist(), [8., 9.],
+              "safe_open takes a part")
+write(Tensor(whole, 0, (2,), (1,)), records)
+kit.equal(tarn.open(path)["m"].tolist(), [0., 1.],
+          "a tensor alone has the file's name")
+write(state, records, order=None)
+kit.ok(same(tarn.open(path)), "an older one has no byte order")
+with zipfile.ZipFile(path, "w") as z:
+    for key, value in records.items():
+        z.writestr(f"m/data/{key}", value)
+    z.writestr("m/data.pkl", pickled(state))
+kit.ok(same(tarn.open(path)) and same(tarn.load(path)),
+       "the pickle may come last")
+
+# ---- what is refused ----
+def refused(what, words, obj=None, data=records, **how):
+    write(state if obj is None else obj, data, **how)
+    kit.raises(Exception, words, f"{what} is refused", tarn.open, path)
+
+
+class Runs:
+    def __reduce__(self):
+        return os.system, ("touch " + os.path.join(tmp, "ran"),)
+
+
+refused("code", "needs posix.system", {"w": Runs()})
+refused("any other class", "needs fractions.Fraction",
+        {"x": __import__("fractions").Fraction(1, 2)})
+kit.ok(not os.path.exists(os.path.join(tmp, "ran")), "nothing was executed")
+refused("a big-endian one", "big-endian", order=b"big")
+refused("a compressed one", "compressed",
+        compression=zipfile.ZIP_DEFLATED, data={"0": bytes(1000)})
+refused("a missing record", "no record of tensor 'model.w', data/0", data={})
+refused("a short record", "its record has 8 bytes",
+        data={**records, "0": bytes(8)})
+for what, t in (
+        ("an offset past the end", Tensor(whole, 23, (2,), (1,))),
+        ("a shape past the end", Tensor(whole, 0, (25,), (1,))),
+        ("strides past the end", Tensor(whole, 0, (2, 2), (23, 1))),
+        ("a product past 64 bits",
+         Tensor(whole, 0, (1 << 62, 1 << 62), (1 << 62, 1 << 40)))):
+    refused(what, "outside of its storage", {"t": t})
+refused("a negative size", "wrong tensor", {"t": Tensor(whole, 0, (-1,), (1,))})
+refused("strides of another number", "wrong tensor",
+        {"t": Tensor(whole, 0, (1, 2), (1,))})
+refused("a key of another kind", "neither a text nor an integer",
+        {(1, 2): Tensor(whole, 0, (1,), (1,))})
+refused("a name twice", "twice", {"a": [Tensor(whole, 0, (1,), (1,))],
+                                  "a.0": Tensor(whole, 0, (1,), (1,))})
+itself = []
+itself.append(itself)
+refused("a container in itself", "within each other", itself)
+shared = [1]
+for _ in range(40):
+    shared = [shared, shared]
+refused("values along many ways", "share values so often", shared)
+refused("an endless nesting of marks", "too many containers",
+        b"\x80\x02" + b"(" * 5000)
+for at in range(len(pickled(state)) - 1):
+    write(pickled(state)[:at], records)
+    try:
+        tarn.open(path)
+    except (ValueError, OSError):
+        continue
+    kit.ok(False, f"a pickle cut at {at} is refused")
+kit.ok(True, "a pickle that is cut anywhere is refused")
+
+# ---- archives ----
+write(state, records)
+with open(path, "rb") as f:
+    good = f.read()
+for at in range(0, len(good), 7):
+    with open(path, "wb") as f:
+        f.write(good[:at])
+    try:
+        tarn.open(path)
+    except (ValueError, OSError):
+        continue
+    kit.ok(False, f"an archive cut at {at} is refused")
+kit.ok(True, "an archive that is cut anywhere is refused")
+with open(path, "wb") as f:
+    f.write(good + b"tail")
+kit.raises(Exception, "no directory at its end", "so is one with a tail",
+           tarn.open, path)
+# The end of 64 bits, as torch.save writes it.
+end = good.rindex(b"PK\5\6")
+count, size, offset = struct.unpack_from("<10xHII", good, end)
+end64 = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, count, count,
+                    size, offset)
+locator = struct.pack("<4sIQI", b"PK\6\7", 0, end, 1)
+narrow = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 65535, 65535, 0xffffffff,
+                     0xffffffff, 0)
+with open(path, "wb") as f:
+    f.write(good[:end] + end64 + locator + narrow)
+kit.ok(same(tarn.open(path)), "an end of 64 bits is read")
+with open(path, "wb") as f:
+    f.write(good[:end] + end64 + locator[:8] +
+            struct.pack("<QI", 1 << 60, 1) + narrow)
+kit.raises(Exception, "64-bit end outside", "one outside of the file is not",
+           tarn.open, path)
+with zipfile.ZipFile(path, "w") as z:
+    z.writestr("a.txt", "x")
+kit.raises(Exception, "neither a PyTorch checkpoint", "any archive is refused",
+           tarn.open, path)
+
+# ---- .npz ----
+npz = os.path.join(tmp, "a.npz")
+arrays = {"x": np.arange(6.).reshape(2, 3), "none": np.zeros((0, 2), "i2"),
+          "f": np.asfortranarray(np.arange(6, dtype="i4").reshape(2, 3)),
+          "dir/y": np.array(True)}
+np.savez(npz, **arrays)
+kit.ok(same(tarn.open(npz), arrays) and same(tarn.load(npz), arrays),
+       "numpy's .npz has its arrays")
+np.savez(npz)
+kit.equal(len(tarn.open(npz)), 0, "an empty one has none")
+np.savez_compressed(npz, **arrays)
+kit.raises(Exception, "is compressed", "a compressed one is refused",
+           tarn.open, npz)
+np.savez(npz, o=np.array([None]))
+kit.raises(Exception, "record 'o.npy': ", "one of objects is refused",
+           tarn.open, npz)
+
+# ---- PyTorch's own ----
+for name in [n for n in sys.modules if n.split(".")[0] == "torch"]:
+    del sys.modules[name]
+sys.modules.update(real)
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch:
+    net = torch.nn.Sequential(torch.nn.Linear(30, 40),
+                              torch.nn.BatchNorm1d(40))
+    adam = torch.optim.Adam(net.parameters())
+    net(torch.randn(8, 30)).sum().backward()
+    adam.step()
+    torch.save({"net": net.state_dict(), "adam": adam.state_dict()}, path)
+    theirs = torch.load(path, weights_only=True)
+    ours = tarn.load(path).torch()
+    kit.ok(all(torch.equal(ours["net." + n], t)
+               for n, t in theirs["net"].items()),
+           "torch.save's state of a module")
+    kit.ok(all(torch.equal(ours[f"adam.state.{i}.{n}"], t)
+               for i, s in theirs["adam"]["state"].items()
+               for n, t in s.items()), "and of an optimizer")
+    torch.save({"w": torch.ones(3)}, path,
+               _use_new_zipfile_serialization=False)
+    kit.raises(Exception, "torch.load", "a file of before 1.6 is refused",
+               tarn.open, path)
+else:
+    kit.skipped("PyTorch's own files",
+                "torch is not installed (python3-torch)")
+
+daemon.terminate()
+daemon.wait()
+for name in (path, npz, copied):
+    os.unlink(name)
+kit.finish()
