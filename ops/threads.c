@@ -4,7 +4,8 @@
  * parts by an atomic counter in the job, outside of it. The caller returns when
  * no thread is in the job any more, so that it may lie on the caller's stack:
  * a thread enters under the lock, while the job is the pool's, and leaves under
- * it.
+ * it. A job has room for as many as were asked for: a thread that was woken for
+ * an earlier one, or has just been started, finds none in a later one.
  *
  * A child of fork() has none of the threads: the pool is begun anew there. What
  * another thread of the parent was doing in it is not the child's.
@@ -43,6 +44,7 @@ static struct {
 	int wanted;      /* how many threads, the caller included; 0: ask */
 	int started;     /* of the pool's */
 	int inside;      /* threads of the pool that are in the job */
+	int room;        /* how many more of them may enter it */
 } pool = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.work = PTHREAD_COND_INITIALIZER,
@@ -127,11 +129,12 @@ static void *serve(void *arg)
 	for (;;) {
 		struct job *job = pool.job;
 
-		if (!job || seen == pool.serial) {
+		if (!job || !pool.room || seen == pool.serial) {
 			pthread_cond_wait(&pool.work, &pool.lock);
 			continue;
 		}
 		seen = pool.serial;
+		pool.room--;
 		pool.inside++;
 		pthread_mutex_unlock(&pool.lock);
 		take_parts(job);
@@ -148,7 +151,7 @@ static void reset_in_child(void)
 	pthread_cond_init(&pool.work, NULL);
 	pthread_cond_init(&pool.done, NULL);
 	pool.job = NULL;
-	pool.started = pool.inside = 0;
+	pool.started = pool.inside = pool.room = 0;
 }
 
 static void prepare(void)
@@ -204,6 +207,7 @@ void threads_run(size_t n, void (*fn)(void *arg, size_t part), void *arg)
 	}
 	pool.job = &job;
 	pool.serial++;
+	pool.room = threads - 1;
 	for (int i = 1; i < threads; i++)
 		pthread_cond_signal(&pool.work);
 	pthread_mutex_unlock(&pool.lock);

@@ -56,6 +56,7 @@ OPS_TESTS = \
 	tests/ops/products \
 	tests/ops/random \
 	tests/ops/select \
+	tests/ops/threads \
 	tests/ops/windows \
 	$(NULL)
 check_PROGRAMS += $(OPS_TESTS)
@@ -96,6 +97,8 @@ tests_ops_select_SOURCES = \
 	tests/ops/tensors.h \
 	$(NULL)
 tests_ops_select_LDADD = $(OPS_LIBS) -lm
+tests_ops_threads_SOURCES = ops/threads.c ops/threads.h tests/ops/threads.c
+tests_ops_threads_LDADD = tests/libkit.la lib/libtarn.la base/libbase.la
 tests_ops_windows_SOURCES = \
 	tests/ops/views.c \
 	tests/ops/views.h \
