@@ -86,6 +86,12 @@ int tarn_cumulative_sum(const tarn_tensor *x, int dim, tarn_tensor **out)
 	return along("cumulative_sum", ROW_CUMULATIVE_SUM, x, dim, false, out);
 }
 
+int tarn_cumulative_product(const tarn_tensor *x, int dim, tarn_tensor **out)
+{
+	return along("cumulative_product", ROW_CUMULATIVE_PRODUCT, x, dim,
+		false, out);
+}
+
 /* ---- norms ---------------------------------------------------------------------- */
 
 /* weight has the shape of the last n dimensions of x. */

@@ -415,8 +415,9 @@ static void prepare(struct attention *a, const struct call *c,
 		.n = stacks,
 		.stacked = 1};
 	a->size = tarn_dtype_bits(a->dtype) / 8;
-	a->scale = options->scale != 0 ? options->scale
-				       : 1 / sqrt((double)a->q.cols);
+	a->scale = options->scale != 0 || options->flags & TARN_ATTENTION_SCALED
+			   ? options->scale
+			   : 1 / sqrt((double)a->q.cols);
 	a->blocks = (a->q.rows + QUERIES - 1) / QUERIES;
 	if (options->mask)
 		a->mask = stack_matrix(&c->layout[MASK], c->stack[MASK].at);
@@ -454,7 +455,8 @@ static int check_options(const struct tarn_attention_options *options)
 	int r = OPTIONS_CHECK("tarn_attention_options", options);
 
 	if (r >= 0 && options->flags & ~(uint64_t)(TARN_ATTENTION_CAUSAL |
-						   TARN_ATTENTION_GROUPED))
+						   TARN_ATTENTION_GROUPED |
+						   TARN_ATTENTION_SCALED))
 		r = tarn_error_set(EINVAL, OP ": there are no flags 0x%llx",
 			(unsigned long long)options->flags);
 	return r;

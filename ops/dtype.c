@@ -163,6 +163,26 @@ int tarn_result_dtype(
 
 /* ---- numbers ----------------------------------------------------------- */
 
+int dtype_check_number(const char *op, enum tarn_dtype dtype,
+	const struct tarn_operand *number)
+{
+	bool is_signed = dtype == TARN_I8 || dtype == TARN_I16 ||
+			 dtype == TARN_I32 || dtype == TARN_I64;
+	int bits = tarn_dtype_bits(dtype) - is_signed;
+	int64_t most = bits >= 63 ? INT64_MAX : ((int64_t)1 << bits) - 1;
+	int64_t least = is_signed ? -most - 1 : 0;
+
+	if (dtype_kind(dtype) != KIND_INT || number->kind == TARN_NUMBER_FLOAT)
+		return 0;
+	if (number->i >= least && number->i <= most)
+		return 0;
+	return tarn_error_set(EINVAL,
+		"%s: %s cannot hold %lld; it holds %lld to %llu", op,
+		tarn_dtype_name(dtype), (long long)number->i, (long long)least,
+		dtype == TARN_U64 ? (unsigned long long)UINT64_MAX
+				  : (unsigned long long)most);
+}
+
 void dtype_put(
 	enum tarn_dtype dtype, const struct tarn_operand *number, void *ret)
 {

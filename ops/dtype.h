@@ -22,6 +22,10 @@ enum tarn_dtype dtype_computed(enum tarn_dtype dtype);
 /* F32 for BOOL and integers, else itself. */
 enum tarn_dtype dtype_floating(enum tarn_dtype dtype);
 
+/* 0, or -EINVAL: an integer dtype cannot hold that whole number. */
+int dtype_check_number(const char *op, enum tarn_dtype dtype,
+	const struct tarn_operand *number);
+
 /* Writes a number as one element, at most 8 bytes. The dtype can hold it, or it
  * wraps around. */
 void dtype_put(

@@ -338,6 +338,15 @@ static int plain_power(const struct tarn_operand *a,
 	return -1;
 }
 
+/* F16 and BF16 are computed in F32, whose next number is not theirs. */
+static run_fn *binary_kernel(
+	enum tarn_binary_op op, enum tarn_dtype computed, enum tarn_dtype dtype)
+{
+	if (op == TARN_NEXT_AFTER && dtype != computed)
+		return kernels()->next_after[dtype == TARN_BF16];
+	return kernels()->binary[kernels_type(computed)][op];
+}
+
 int tarn_binary(enum tarn_binary_op op, struct tarn_operand a,
 	struct tarn_operand b, tarn_tensor **out)
 {
@@ -363,7 +372,7 @@ int tarn_binary(enum tarn_binary_op op, struct tarn_operand a,
 		r = check_divisor(op, &c, &operands[1]);
 	}
 	if (r >= 0) {
-		kernel = kernels()->binary[kernels_type(c.computed[1])][op];
+		kernel = binary_kernel(op, c.computed[1], dtype);
 		r = kernel ? call_run(&c, operands, kernel, dtype,
 				     op == TARN_POW ? 16 : 1, out)
 			   : refuse_dtype(c.op, meet);

@@ -87,6 +87,16 @@ static int cat_shape(const tarn_tensor *const *tensors, size_t n, int *dim,
 	return 0;
 }
 
+static int check_places(
+	const char *op, const tarn_tensor *const *tensors, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = refuse_device(op, tensors[i]);
+	return r;
+}
+
 static int meet(
 	const tarn_tensor *const *tensors, size_t n, enum tarn_dtype *ret)
 {
@@ -114,7 +124,9 @@ int tarn_cat(
 
 	if (!n)
 		return tarn_error_set(EINVAL, "cat: there are no tensors");
-	r = cat_shape(tensors, n, &dim, &shape);
+	r = check_places("cat", tensors, n);
+	if (r >= 0)
+		r = cat_shape(tensors, n, &dim, &shape);
 	if (r >= 0)
 		r = meet(tensors, n, &dtype);
 	if (r < 0)
@@ -140,6 +152,7 @@ int tarn_stack(
 	if (r < 0)
 		return tarn_error_set(
 			ENOMEM, "stack: no memory for %zu tensors", n);
+	r = check_places("stack", tensors, n);
 	for (; made < n && r >= 0; made += r >= 0)
 		r = tarn_tensor_unsqueeze(
 			(tarn_tensor *)tensors[made], dim, &views[made]);
@@ -268,6 +281,8 @@ int tarn_pad(const tarn_tensor *x, int n, const int64_t (*pads)[2],
 	int r = dtype_check("pad", l->dtype);
 
 	if (r >= 0)
+		r = refuse_device("pad", x);
+	if (r >= 0)
 		r = check_pads(l, n, pads, mode, &shape);
 	if (r >= 0 &&
 		(value.tensor || (int)value.kind > (int)dtype_kind(l->dtype)))
@@ -275,6 +290,8 @@ int tarn_pad(const tarn_tensor *x, int n, const int64_t (*pads)[2],
 			"pad: of %s with what is no number for it; cast the "
 			"tensor",
 			tarn_dtype_name(l->dtype));
+	if (r >= 0)
+		r = dtype_check_number("pad", l->dtype, &value);
 	if (r < 0)
 		return r;
 	if (mode == TARN_PAD_CONSTANT || !l->ndim || !n)
@@ -304,6 +321,8 @@ int tarn_roll(const tarn_tensor *x, int n, const int64_t *shifts,
 	struct result result;
 	int dim, r = dtype_check("roll", l->dtype);
 
+	if (r >= 0)
+		r = refuse_device("roll", x);
 	for (int i = 0; i < n && r >= 0; i++) {
 		r = dim_of("roll", dims[i], l->ndim, &dim);
 		if (r < 0 || !l->ndim || !l->shape[dim])

@@ -51,7 +51,8 @@ typedef void row_fn(
 enum row_op {
 	ROW_SOFTMAX,
 	ROW_LOG_SOFTMAX,
-	ROW_CUMULATIVE_SUM, /* of I64 and U64 too */
+	ROW_CUMULATIVE_SUM, /* these two of I64 and U64 too */
+	ROW_CUMULATIVE_PRODUCT,
 	ROW_LAYER_NORM,
 	ROW_RMS_NORM,
 	ROW_OPS,
@@ -80,6 +81,7 @@ struct kernels {
 	pick_fn *pick[4]; /* by the size of an element: 1, 2, 4, 8 bytes */
 	run_fn *unary[TYPES][TARN_UNARY_OPS];
 	run_fn *binary[TYPES][TARN_BINARY_OPS];
+	run_fn *next_after[2]; /* in F32, of F16 and of BF16 */
 	run_fn *clamp[TYPES];
 	fold_fn *fold[TYPES][FOLDS];
 	row_fn *row[TYPES][ROW_OPS];

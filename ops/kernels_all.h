@@ -285,6 +285,40 @@ INT_DIVISION(i64, int64_t, uint64_t, 1)
 	}
 #include "ops/kernels_types.h"
 #pragma GCC diagnostic pop
+
+/* Short floats are computed in F32: what follows one of them is as far as their
+ * own digits are apart. step: of the bits of F32; least: the smallest number, and
+ * the distance of those below normal; most: the largest finite one. */
+static inline float next_short(
+	float x, float y, uint32_t step, float least, float normal, float most)
+{
+	bool outwards = (y > x) == (x > 0);
+	uint32_t bits;
+
+	if (x != x || y != y)
+		return x + y;
+	if (x == y)
+		return y;
+	if (isinf(x))
+		return copysignf(most, x);
+	if (fabsf(x) < normal || (fabsf(x) == normal && !outwards && x != 0))
+		return copysignf(x + (y > x ? least : -least), x != 0 ? x : y);
+	memcpy(&bits, &x, sizeof(bits));
+	bits = outwards ? bits + step : bits - step;
+	memcpy(&x, &bits, sizeof(bits));
+	return fabsf(x) > most ? copysignf(INFINITY, x) : x;
+}
+
+#define T float
+#define TYPE f16
+BINARY(NEXT_AFTER, T,
+	next_short(x, y, 1u << 13, 0x1p-24f, 0x1p-14f, 0x1.ffcp15f))
+#undef TYPE
+#define TYPE bf16
+BINARY(NEXT_AFTER, T,
+	next_short(x, y, 1u << 16, 0x1p-133f, 0x1p-126f, 0x1.fep127f))
+#undef TYPE
+#undef T
 #undef UNARY
 #undef MATH
 #undef BINARY
@@ -354,7 +388,7 @@ PICK(pick_8, uint64_t)
 
 #include "ops/kernels_random.h"
 
-/* Signed sums wrap around as unsigned ones do. */
+/* Signed ones wrap around as unsigned ones do. */
 static void cumulative_sum_int(
 	size_t n, void *dst, const void *src, const struct row_args *args)
 {
@@ -364,6 +398,17 @@ static void cumulative_sum_int(
 	(void)args;
 	for (size_t i = 0; i < n; i++)
 		d[i] = sum += a[i];
+}
+
+static void cumulative_product_int(
+	size_t n, void *dst, const void *src, const struct row_args *args)
+{
+	const uint64_t *a = src;
+	uint64_t *d = dst, product = 1;
+
+	(void)args;
+	for (size_t i = 0; i < n; i++)
+		d[i] = product *= a[i];
 }
 
 /* ---- the table ------------------------------------------------------------ */
@@ -376,7 +421,13 @@ static void cumulative_sum_int(
 #define ROWS_OF(type)                                                          \
 	{                                                                      \
 		softmax_##type, log_softmax_##type, cumulative_sum_##type,     \
-			layer_norm_##type, rms_norm_##type                     \
+			cumulative_product_##type, layer_norm_##type,          \
+			rms_norm_##type                                        \
+	}
+#define ROWS_OF_INT                                                            \
+	{                                                                      \
+		[ROW_CUMULATIVE_SUM] = cumulative_sum_int,                     \
+		[ROW_CUMULATIVE_PRODUCT] = cumulative_product_int              \
 	}
 #define CHUNKS_OF(type)                                                        \
 	{                                                                      \
@@ -388,9 +439,10 @@ static void cumulative_sum_int(
 const struct kernels PASTE(kernels, VARIANT) = {
 	.name = NAME(VARIANT),
 #include "ops/kernels_types.h"
+	.next_after = {NEXT_AFTER_f16, NEXT_AFTER_bf16},
 	.pick = {pick_1, pick_2, pick_4, pick_8},
-	.row = {[TYPE_I64] = {[ROW_CUMULATIVE_SUM] = cumulative_sum_int},
-		[TYPE_U64] = {[ROW_CUMULATIVE_SUM] = cumulative_sum_int},
+	.row = {[TYPE_I64] = ROWS_OF_INT,
+		[TYPE_U64] = ROWS_OF_INT,
 		[TYPE_F32] = ROWS_OF(f32),
 		[TYPE_F64] = ROWS_OF(f64)},
 	.chunk = {[TYPE_F32] = CHUNKS_OF(f32), [TYPE_F64] = CHUNKS_OF(f64)},

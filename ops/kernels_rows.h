@@ -249,6 +249,18 @@ static void PASTE(cumulative_sum, TYPE)(
 		d[i] = (T)(sum += a[i]);
 }
 
+static void PASTE(cumulative_product, TYPE)(
+	size_t n, void *dst, const void *src, const struct row_args *args)
+{
+	const T *a = src;
+	T *d = dst;
+	double product = 1;
+
+	(void)args;
+	for (size_t i = 0; i < n; i++)
+		d[i] = (T)(product *= a[i]);
+}
+
 /* The mean is m and the rest of it that T has no digits for. */
 static void PASTE(scale_row, TYPE)(size_t n, T *d, const T *a, double mean,
 	T factor, const struct row_args *args)

@@ -53,7 +53,7 @@ UNARY(TRUNC, T, M(trunc)(x))
 UNARY(ROUND, T, M(rint)(x))
 UNARY(NEG, T, -x)
 UNARY(ABS, T, M(fabs)(x))
-UNARY(SIGN, T, x > 0 ? 1 : x < 0 ? -1 : x)
+UNARY(SIGN, T, x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x) /* NaN stays */
 UNARY(SQUARE, T, x *x)
 UNARY(RELU, T, x < 0 ? 0 : x)
 UNARY(IS_NAN, uint8_t, x != x)
@@ -129,7 +129,12 @@ UNARY(IS_NAN, uint8_t, x && false)
 UNARY(IS_INF, uint8_t, x && false)
 UNARY(IS_FINITE, uint8_t, x || true)
 #endif
-CLAMP(x<y ? y : x> z ? z : x)
+/* The upper bound wins over the lower one, and NaN over both. */
+#if IS_FLOAT
+CLAMP(x != x ? x : z != z || y > z ? z : y != y || x < y ? y : x > z ? z : x)
+#else
+CLAMP(y > z ? z : x < y ? y : x > z ? z : x)
+#endif
 #if IS_FLOAT
 FOLD(ADD, x + y, x + y)
 FOLD(MUL, x *y, x *y)

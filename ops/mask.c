@@ -24,7 +24,9 @@ static int mask_open(const char *op, const tarn_tensor *mask,
 		return tarn_error_set(EINVAL,
 			"%s: the mask is %s, not BOOL; compare it with 0", op,
 			tarn_dtype_name(dtype));
-	r = result_new(op, TARN_BOOL, l->ndim, l->shape, &copy);
+	r = refuse_device(op, mask);
+	if (r >= 0)
+		r = result_new(op, TARN_BOOL, l->ndim, l->shape, &copy);
 	if (r < 0)
 		return r;
 	r = tarn_copy(copy, mask, NULL, NULL);
@@ -95,7 +97,11 @@ int tarn_masked_select(
 int tarn_masked_fill(
 	tarn_tensor *dst, const tarn_tensor *mask, struct tarn_operand value)
 {
-	return tarn_where(mask, value, tarn_of(dst), &dst);
+	enum tarn_dtype dtype = tarn_tensor_layout(dst)->dtype;
+	int r = value.tensor ? 0
+			     : dtype_check_number("masked_fill", dtype, &value);
+
+	return r < 0 ? r : tarn_where(mask, value, tarn_of(dst), &dst);
 }
 
 /* The next index in C order: how far its element is. */
@@ -111,6 +117,26 @@ static int64_t step(const struct tarn_layout *l, int64_t *index)
 		index[i] = 0;
 	}
 	return at;
+}
+
+/* The elements of a tensor one after the other; one alone, or a number, is used
+ * for all. */
+static int open_elements(const char *op, const struct tarn_operand *src,
+	enum tarn_dtype dtype, int64_t count, const tarn_tensor *dst,
+	struct source *ret)
+{
+	const struct tarn_layout *l =
+		src->tensor ? tarn_tensor_layout(src->tensor) : NULL;
+	int64_t n = l ? tarn_layout_numel(l) : 1;
+
+	if (n == 1)
+		return operand_open(op, src, dtype, 1, &count, dst, ret);
+	if (n < count)
+		return tarn_error_set(EINVAL,
+			"%s: the mask is true %lld times, and the tensor has "
+			"%lld elements; it must have as many, or more",
+			op, (long long)count, (long long)n);
+	return operand_open(op, src, dtype, l->ndim, l->shape, dst, ret);
 }
 
 int tarn_masked_put(
@@ -133,7 +159,7 @@ int tarn_masked_put(
 	if (r >= 0)
 		r = mask_open(op, mask, l, &truth, &count);
 	if (r >= 0)
-		r = operand_open(op, &src, l->dtype, 1, &count, dst, &source);
+		r = open_elements(op, &src, l->dtype, count, dst, &source);
 	if (r < 0)
 		return r;
 	is = tarn_tensor_data(truth.tensor);

@@ -41,7 +41,7 @@ static bool in_memory(const tarn_tensor *t)
 	       !tarn_layout_numel(tarn_tensor_layout(t));
 }
 
-static int refuse_device(const char *op, const tarn_tensor *t)
+int refuse_device(const char *op, const tarn_tensor *t)
 {
 	if (tarn_storage_kind(tarn_tensor_storage(t)) != TARN_STORAGE_DEVICE)
 		return 0;

@@ -17,6 +17,10 @@ struct source {
 	tarn_tensor *copy; /* of one that was not in memory; else NULL */
 };
 
+/* -ENOTSUP for a tensor on a device: for operands that are not opened, but copied
+ * from. */
+int refuse_device(const char *op, const tarn_tensor *t);
+
 int source_open(const char *op, const tarn_tensor *tensor, struct source *ret);
 void source_close(struct source *source);
 

@@ -37,7 +37,9 @@ int numbers_open(const char *op, const tarn_tensor *index, int64_t extent,
 			"%s: the index is %s; it must be I64 or another "
 			"integer",
 			op, tarn_dtype_name(l->dtype));
-	r = result_new(op, TARN_I64, l->ndim, l->shape, &copy);
+	r = refuse_device(op, index);
+	if (r >= 0)
+		r = result_new(op, TARN_I64, l->ndim, l->shape, &copy);
 	if (r < 0)
 		return r;
 	ret->copy = copy;
@@ -103,6 +105,10 @@ int operand_open(const char *op, const struct tarn_operand *operand,
 	if (t) {
 		kind = dtype_kind(tarn_tensor_layout(t)->dtype);
 		r = dtype_check(op, tarn_tensor_layout(t)->dtype);
+		if (r >= 0)
+			r = refuse_device(op, t);
+	} else {
+		r = dtype_check_number(op, dtype, operand);
 	}
 	if (r >= 0 && kind > dtype_kind(dtype))
 		r = tarn_error_set(EINVAL,

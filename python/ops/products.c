@@ -146,8 +146,10 @@ static int attention_options(const char *name, PyObject *const *given,
 			lent->real_argument(name, given[4], &ret->scale) < 0) ||
 		lent->optional_flag(given[5], &grouped) < 0)
 		return -1;
-	ret->flags = (causal ? TARN_ATTENTION_CAUSAL : 0) |
-		     (grouped ? TARN_ATTENTION_GROUPED : 0);
+	ret->flags =
+		(given[4] && given[4] != Py_None ? TARN_ATTENTION_SCALED : 0) |
+		(causal ? TARN_ATTENTION_CAUSAL : 0) |
+		(grouped ? TARN_ATTENTION_GROUPED : 0);
 	return 0;
 }
 

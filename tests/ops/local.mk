@@ -52,6 +52,7 @@ tests_ops_nn_threads_LDADD = $(OPS_LIBS)
 OPS_TESTS = \
 	tests/ops/along \
 	tests/ops/attention \
+	tests/ops/corners \
 	tests/ops/join \
 	tests/ops/products \
 	tests/ops/random \
@@ -73,6 +74,12 @@ tests_ops_attention_SOURCES = \
 	tests/ops/views.h \
 	$(NULL)
 tests_ops_attention_LDADD = $(OPS_LIBS) -lm
+tests_ops_corners_SOURCES = \
+	tests/ops/corners.c \
+	tests/ops/tensors.c \
+	tests/ops/tensors.h \
+	$(NULL)
+tests_ops_corners_LDADD = $(OPS_LIBS) -lm
 tests_ops_join_SOURCES = \
 	tests/ops/join.c \
 	tests/ops/tensors.c \

@@ -236,7 +236,7 @@ TARN_PUBLIC int tarn_where(const tarn_tensor *cond, struct tarn_operand a,
 	struct tarn_operand b, tarn_tensor **out)
 	TARN_NONNULL(1, 4) TARN_MUST_CHECK;
 
-/* min(max(x, low), high); either may be NULL, not both. A NaN of x stays one. */
+/* min(max(x, low), high); either may be NULL, not both. NaN if one is NaN. */
 TARN_PUBLIC int tarn_clamp(const tarn_tensor *x,
 	const struct tarn_operand *low, const struct tarn_operand *high,
 	tarn_tensor **out) TARN_NONNULL(1, 4) TARN_MUST_CHECK;
@@ -352,8 +352,11 @@ TARN_PUBLIC int tarn_softmax(const tarn_tensor *x, int dim, tarn_tensor **out)
 TARN_PUBLIC int tarn_log_softmax(const tarn_tensor *x, int dim,
 	tarn_tensor **out) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
-/* Sums of the elements up to each; BOOL and integers in I64, U64 in U64. */
+/* Sums and products of the elements up to each; BOOL and integers in I64, U64 in
+ * U64. */
 TARN_PUBLIC int tarn_cumulative_sum(const tarn_tensor *x, int dim,
+	tarn_tensor **out) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_cumulative_product(const tarn_tensor *x, int dim,
 	tarn_tensor **out) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* (x - mean) / sqrt(variance + epsilon) over the last n_dims dimensions, times
@@ -374,8 +377,9 @@ TARN_PUBLIC int tarn_rms_norm(const tarn_tensor *x, int n_dims,
  * Lists of numbers are of any integer dtype; negative ones count from the end,
  * and may repeat. All are checked before anything is written: -ERANGE names the
  * first that is none. What is written with the same number twice is the later
- * one. dst is checked as any destination; src is a number or a tensor, which
- * dst's dtype must be able to hold, and is broadcast.
+ * one. dst is checked as any destination; src is a number, which dst's dtype must
+ * be able to hold, or a tensor, which is broadcast, and whose dtype is cast to
+ * dst's where its kind is not a later one.
  */
 
 /* Slices along dim; the index has any shape, which takes the place of dim: an
@@ -407,7 +411,7 @@ TARN_PUBLIC int tarn_masked_select(const tarn_tensor *x,
 	const tarn_tensor *mask, tarn_tensor **out)
 	TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 /* Writes there one value, or a tensor's that is broadcast to dst; or the
- * elements of a tensor one after the other, as many as there are. */
+ * elements of a tensor one after the other, of which it may have more. */
 TARN_PUBLIC int tarn_masked_fill(tarn_tensor *dst, const tarn_tensor *mask,
 	struct tarn_operand value) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 TARN_PUBLIC int tarn_masked_put(tarn_tensor *dst, const tarn_tensor *mask,
@@ -491,12 +495,14 @@ TARN_PUBLIC int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
 /* The queries have several times as many heads (dimension -3) as the keys and
  * values: as many as follow each other share one of those. */
 #define TARN_ATTENTION_GROUPED 2u
+/* scale is what it says, also 0: all keys that are seen weigh the same. */
+#define TARN_ATTENTION_SCALED 4u
 
 struct tarn_attention_options {
 	/* Broadcasts to [..., l, s]; NULL: none. BOOL: keys that are true are
 	 * seen. Floats are added to the scores. */
 	const tarn_tensor *mask;
-	double scale;	/* of the scores; 0: 1 / sqrt(e) */
+	double scale;	/* of the scores; 0: 1 / sqrt(e), without the flag */
 	uint64_t flags; /* TARN_ATTENTION_... */
 	uint64_t reserved[5]; /* 0 */
 };
