@@ -14,6 +14,7 @@ TESTS += $(NN_TESTS)
 # that is its own; thousands of products, which take it minutes.
 VALGRIND_EXCEPT += \
 	tests/ops/attention \
+	tests/ops/destinations \
 	tests/ops/nn_device \
 	tests/ops/nn_memory \
 	tests/ops/nn_refresh \
@@ -53,6 +54,7 @@ OPS_TESTS = \
 	tests/ops/along \
 	tests/ops/attention \
 	tests/ops/corners \
+	tests/ops/destinations \
 	tests/ops/join \
 	tests/ops/products \
 	tests/ops/random \
@@ -80,6 +82,17 @@ tests_ops_corners_SOURCES = \
 	tests/ops/tensors.h \
 	$(NULL)
 tests_ops_corners_LDADD = $(OPS_LIBS) -lm
+tests_ops_destinations_SOURCES = \
+	tests/ops/destinations.c \
+	tests/ops/nn_kit.h \
+	tests/ops/nn_sets.c \
+	tests/ops/nn_sets.h \
+	tests/ops/operations.c \
+	tests/ops/operations.h \
+	tests/ops/tensors.c \
+	tests/ops/tensors.h \
+	$(NULL)
+tests_ops_destinations_LDADD = $(OPS_LIBS) -lm
 tests_ops_join_SOURCES = \
 	tests/ops/join.c \
 	tests/ops/tensors.c \
