@@ -43,4 +43,5 @@ struct interface {
 	int (*real_argument)(const char *what, PyObject *object, double *ret);
 	int (*optional_flag)(PyObject *object, bool *ret);
 	int (*dtype_argument)(PyObject *object);
+	PyObject *(*dtype_object)(int dtype);
 };

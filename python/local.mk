@@ -84,8 +84,10 @@ python_tarn__ops_la_SOURCES = \
 	python/ops/module.c \
 	python/ops/operand.c \
 	python/ops/ops.h \
+	python/ops/order.c \
 	python/ops/products.c \
 	python/ops/products.h \
+	python/ops/random.c \
 	python/ops/reduce.c \
 	python/ops/select.c \
 	$(NULL)

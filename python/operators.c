@@ -25,6 +25,7 @@ static struct interface interface = {
 	.real_argument = real_argument,
 	.optional_flag = optional_flag,
 	.dtype_argument = dtype_argument,
+	.dtype_object = dtype_object,
 };
 
 int add_interface(PyObject *module)

@@ -180,8 +180,8 @@ typedef int row_function(const tarn_tensor *x, int dim, tarn_tensor **out);
 static PyObject *along_core(const char *name, int op, PyObject *object,
 	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
 {
-	static row_function *const functions[] = {
-		tarn_softmax, tarn_log_softmax, tarn_cumulative_sum};
+	static row_function *const functions[] = {tarn_softmax,
+		tarn_log_softmax, tarn_cumulative_sum, tarn_cumulative_product};
 	static const char *const names[] = {"dim", "out", "axis", NULL};
 	PyObject *given[3], *x, *result;
 	tarn_tensor *to;
@@ -279,6 +279,7 @@ FUNCTION_AND_METHOD(extreme_core, max, TARN_AMAX)
 FUNCTION_AND_METHOD(along_core, softmax, 0)
 FUNCTION_AND_METHOD(along_core, log_softmax, 1)
 FUNCTION_AND_METHOD(along_core, cumsum, 2)
+FUNCTION_AND_METHOD(along_core, cumprod, 3)
 FUNCTION_AND_METHOD(norms_core, layer_norm, 0)
 FUNCTION_AND_METHOD(norms_core, rms_norm, 1)
 
@@ -312,6 +313,8 @@ FUNCTION_AND_METHOD(norms_core, rms_norm, 1)
 		       "\n--\n\nThe logarithm of softmax.")                    \
 	X(cumsum, "cumsum(" first ", /, " ALONG                                \
 		  "\n--\n\nSums of the elements up to each.")                  \
+	X(cumprod, "cumprod(" first ", /, " ALONG                              \
+		   "\n--\n\nProducts of the elements up to each.")             \
 	X(layer_norm, "layer_norm(" first ", /, dims=1, weight=None, "         \
 		      "bias=None, eps=1e-05, out=None)\n--\n\nOver the last "  \
 		      "dims dimensions.")                                      \

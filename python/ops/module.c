@@ -14,6 +14,7 @@ static PyMethodDef *const functions[] = {
 	reduce_functions,
 	along_functions,
 	product_functions,
+	order_functions,
 	select_functions,
 };
 
@@ -24,6 +25,7 @@ static PyMethodDef *const methods[] = {
 	reduce_methods,
 	along_methods,
 	product_methods,
+	order_methods,
 	select_methods,
 };
 
@@ -51,7 +53,27 @@ static PyObject *get_threads(PyObject *module, PyObject *none)
 	return PyLong_FromLong(tarn_ops_threads());
 }
 
-static PyMethodDef thread_functions[] = {
+static PyObject *promote_types(PyObject *module, PyObject *args)
+{
+	PyObject *first, *second;
+	enum tarn_dtype met;
+	int a, b, r;
+
+	if (!PyArg_ParseTuple(args, "OO:promote_types", &first, &second))
+		return NULL;
+	a = lent->dtype_argument(first);
+	b = a ? lent->dtype_argument(second) : 0;
+	if (!b)
+		return NULL;
+	r = tarn_promote((enum tarn_dtype)a, (enum tarn_dtype)b, &met);
+	return r < 0 ? lent->raise_view_as("promote_types", r)
+		     : lent->dtype_object((int)met);
+}
+
+static PyMethodDef own_functions[] = {
+	{"promote_types", promote_types, METH_VARARGS,
+		"promote_types(a, b, /)\n--\n\n"
+		"The dtype in which tensors of these dtypes meet."},
 	{"set_threads", set_threads, METH_O,
 		"set_threads(n, /)\n--\n\n"
 		"How many threads one operation uses at most; 0: as many as "
@@ -72,7 +94,8 @@ static int execute(PyObject *module)
 		if (PyModule_AddFunctions(module, functions[i]) < 0 ||
 			add_methods(methods[i]) < 0)
 			return -1;
-	if (PyModule_AddFunctions(module, thread_functions) < 0)
+	if (PyModule_AddFunctions(module, random_functions) < 0 ||
+		PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;
 	lent->operators = &operators;
 	return 0;

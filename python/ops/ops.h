@@ -57,9 +57,10 @@ PyObject *unary_operator(int op, PyObject *a);
 /* Each part has functions for the module, and methods for Tensor. */
 extern PyMethodDef unary_functions[], binary_functions[], choice_functions[],
 	reduce_functions[], along_functions[], product_functions[],
-	select_functions[];
+	order_functions[], random_functions[], select_functions[];
 extern PyMethodDef unary_methods[], binary_methods[], choice_methods[],
-	reduce_methods[], along_methods[], product_methods[], select_methods[];
+	reduce_methods[], along_methods[], product_methods[], order_methods[],
+	select_methods[];
 
 /* Adds methods to the type Tensor. 0 or -1. */
 int add_methods(PyMethodDef *methods);

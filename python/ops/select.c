@@ -41,12 +41,53 @@ static PyObject *selection_close(
 	return result;
 }
 
+/* A view in which the extents of 1 are those of the other, but for dim. */
+static PyObject *repeated(PyObject *object, const tarn_tensor *other, int dim)
+{
+	const struct tarn_layout *l = tarn_tensor_layout(tensor_of(object));
+	const struct tarn_layout *o = tarn_tensor_layout(other);
+	int64_t shape[TARN_NDIM_MAX] = {0};
+	tarn_tensor *view;
+	int r;
+
+	for (int i = 0; i < l->ndim; i++)
+		shape[i] = l->shape[i] == 1 && i != dim ? o->shape[i]
+							: l->shape[i];
+	r = tarn_tensor_expand(tensor_of(object), l->ndim, shape, &view);
+	if (r < 0)
+		return lent->raise_view_as("take_along_dim", r);
+	return lent->tensor_wrap_consume(view);
+}
+
+/* Both broadcast to each other. What has another number of dimensions is the
+ * operation's to refuse. 0 or -1. */
+static int repeat_both(struct selection *s)
+{
+	int ndim = tarn_tensor_layout(tensor_of(s->x))->ndim;
+	int dim = s->dim < 0 ? s->dim + ndim : s->dim;
+	PyObject *x, *index;
+
+	if (ndim != tarn_tensor_layout(tensor_of(s->index))->ndim)
+		return 0;
+	x = repeated(s->x, tensor_of(s->index), dim);
+	index = x ? repeated(s->index, tensor_of(s->x), dim) : NULL;
+	if (!index) {
+		Py_XDECREF(x);
+		return -1;
+	}
+	Py_DECREF(s->x);
+	Py_DECREF(s->index);
+	s->x = x;
+	s->index = index;
+	return 0;
+}
+
 static PyObject *index_core(const char *name, int op, PyObject *x,
 	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
 {
 	struct selection s;
 	int r = selection_open(name, op > 1, x, args, n_args, keywords, &s);
-	bool opened = r >= 0;
+	bool opened = r >= 0 && (op < 3 || repeat_both(&s) >= 0);
 
 	if (opened) {
 		const tarn_tensor *t = tensor_of(s.x), *i = tensor_of(s.index);
@@ -212,21 +253,24 @@ static int pad_mode(const char *text, enum tarn_pad_mode *ret)
 /* Pairs as PyTorch has them: those of the last dimension first. */
 static int pad_pairs(PyObject *object, int64_t (*ret)[2])
 {
-	int64_t given[TARN_NDIM_MAX];
-	int n = lent->shape_argument("pad", object, given);
+	PyObject *tuple = PySequence_Tuple(object);
+	Py_ssize_t n = tuple ? PyTuple_Size(tuple) : -1;
 
 	if (n < 0)
 		return -1;
-	if (n % 2) {
+	if (n % 2 || n > 2 * TARN_NDIM_MAX) {
 		PyErr_Format(PyExc_ValueError,
-			"pad: pairs of numbers are wanted, not %d numbers", n);
-		return -1;
+			"pad: at most %d pairs of numbers are wanted, not %zd "
+			"numbers",
+			TARN_NDIM_MAX, n);
+		n = -1;
 	}
-	for (int i = 0; i < n / 2; i++) {
-		ret[n / 2 - 1 - i][0] = given[2 * i];
-		ret[n / 2 - 1 - i][1] = given[2 * i + 1];
-	}
-	return n / 2;
+	for (Py_ssize_t i = 0; i < n; i++)
+		if (lent->int_argument(PyTuple_GetItem(tuple, i),
+			    &ret[n / 2 - 1 - i / 2][i % 2]) < 0)
+			n = -1;
+	Py_DECREF(tuple);
+	return n < 0 ? -1 : (int)n / 2;
 }
 
 static PyObject *pad_core(const char *name, int op, PyObject *object,
@@ -328,77 +372,6 @@ static PyObject *triangle_core(const char *name, int op, PyObject *object,
 	return result;
 }
 
-/* ---- order ---------------------------------------------------------------------- */
-
-static PyObject *pair_of(
-	const char *name, int r, tarn_tensor *values, tarn_tensor *places)
-{
-	PyObject *first, *second = NULL, *pair = NULL;
-
-	if (r < 0) {
-		tarn_tensor_unref(values);
-		tarn_tensor_unref(places);
-		return result_object(name, r, NULL, NULL);
-	}
-	first = lent->tensor_wrap_consume(values);
-	second = lent->tensor_wrap_consume(places);
-	if (first && second)
-		pair = PyTuple_Pack(2, first, second);
-	Py_XDECREF(first);
-	Py_XDECREF(second);
-	return pair;
-}
-
-/* op 1: the places alone. */
-static PyObject *sort_core(const char *name, int op, PyObject *object,
-	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
-{
-	static const char *const names[] = {"dim", "descending", NULL};
-	tarn_tensor *values = NULL, *places = NULL;
-	PyObject *given[2], *x;
-	int dim = -1, r;
-	bool descending;
-
-	if (lent->named_arguments(
-		    name, names, 0, args, n_args, keywords, given) < 0 ||
-		(given[0] && lent->dim_argument(name, given[0], &dim) < 0) ||
-		lent->optional_flag(given[1], &descending) < 0)
-		return NULL;
-	x = tensor_argument(name, object);
-	if (!x)
-		return NULL;
-	WITHOUT_GIL(tensor_of(x), r = tarn_sort(tensor_of(x), dim, descending,
-					  op ? NULL : &values, &places));
-	Py_DECREF(x);
-	return op ? result_object(name, r, NULL, places)
-		  : pair_of(name, r, values, places);
-}
-
-static PyObject *top_core(const char *name, int op, PyObject *object,
-	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
-{
-	static const char *const names[] = {"k", "dim", "largest", NULL};
-	tarn_tensor *values = NULL, *places = NULL;
-	PyObject *given[3], *x;
-	int64_t k;
-	int dim = -1, r;
-	bool largest = true;
-
-	if (lent->named_arguments(
-		    name, names, 1, args, n_args, keywords, given) < 0 ||
-		lent->int_argument(given[0], &k) < 0 ||
-		(given[1] && lent->dim_argument(name, given[1], &dim) < 0) ||
-		(given[2] && lent->optional_flag(given[2], &largest) < 0))
-		return NULL;
-	x = tensor_argument(name, object);
-	if (!x)
-		return NULL;
-	WITHOUT_GIL(tensor_of(x),
-		r = tarn_top(tensor_of(x), k, dim, largest, &values, &places));
-	Py_DECREF(x);
-	return pair_of(name, r, values, places);
-}
-
 /* ---- tables ------------------------------------------------------------------ */
 
 FUNCTION_AND_METHOD(index_core, take, 0)
@@ -410,9 +383,6 @@ FUNCTION_AND_METHOD(pad_core, pad, 0)
 FUNCTION_AND_METHOD(roll_core, roll, 0)
 FUNCTION_AND_METHOD(triangle_core, tril, TARN_LOWER)
 FUNCTION_AND_METHOD(triangle_core, triu, TARN_UPPER)
-FUNCTION_AND_METHOD(sort_core, sort, 0)
-FUNCTION_AND_METHOD(sort_core, argsort, 1)
-FUNCTION_AND_METHOD(top_core, topk, 0)
 
 #define METHOD_ALONE(core, name, op)                                           \
 	static PyObject *name##method(PyObject *self, PyObject *const *args,   \
@@ -435,7 +405,8 @@ METHOD_ALONE(put_core, scatter_, 3)
 			"index's shape takes\nthe place of dim.")              \
 	X(take_along_dim, "take_along_dim(" first ", /, dim, index, "          \
 			  "out=None)\n--\n\nElements by their numbers along "  \
-			  "dim: torch.gather.")                                \
+			  "dim; in the others both\nbroadcast, or the index "  \
+			  "lies within the tensor, as torch.gather's.")        \
 	X(nonzero, "nonzero(" first ", /, out=None)\n--\n\nThe indices of "    \
 		   "what is not 0, a row for each.")                           \
 	X(pad, "pad(" first ", /, pad, mode='constant', value=0, out=None)"    \
@@ -446,13 +417,7 @@ METHOD_ALONE(put_core, scatter_, 3)
 	X(tril, "tril(" first ", /, diagonal=0, out=None)\n--\n\nWhat lies "   \
 		"up to a diagonal; the rest is 0.")                            \
 	X(triu, "triu(" first ", /, diagonal=0, out=None)\n--\n\nWhat lies "   \
-		"from a diagonal on; the rest is 0.")                          \
-	X(sort, "sort(" first ", /, dim=-1, descending=False)\n--\n\nA pair: " \
-		"sorted, and the places that the elements had.")               \
-	X(argsort, "argsort(" first ", /, dim=-1, descending=False)\n--\n\n"   \
-		   "The places that sorted elements had.")                     \
-	X(topk, "topk(" first ", /, k, dim=-1, largest=True)\n--\n\nA pair: "  \
-		"the k largest, sorted, and their places.")
+		"from a diagonal on; the rest is 0.")
 
 PyMethodDef select_functions[] = {
 	SELECTIONS(FUNCTION_ENTRY, "x") {"cat", EXPORT(cat), FAST_KEYWORDS,

@@ -24,6 +24,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_nodes.py \
 	tests/python/py_numpy_dtypes.py \
 	tests/python/py_ops.py \
+	tests/python/py_ops_corners.py \
 	tests/python/py_pack.py \
 	tests/python/py_pack_hostile.py \
 	tests/python/py_parts.py \
