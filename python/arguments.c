@@ -107,7 +107,7 @@ int shape_argument(
 	const char *name, PyObject *object, int64_t ret[TARN_NDIM_MAX])
 {
 	if (PyTuple_Check(object) || PyList_Check(object) ||
-		!PyIndex_Check(object))
+		!is_whole_number(object))
 		return sequence_numbers(name, object, ret);
 	return int_argument(object, &ret[0]) < 0 ? -1 : 1;
 }

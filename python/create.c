@@ -75,6 +75,8 @@ static int dtype_of_number(PyObject *value)
 		return TARN_BOOL;
 	if (PyComplex_Check(value))
 		return TARN_C64;
+	if (is_tensor(value))
+		return layout_of(value)->dtype;
 	return PyFloat_Check(value) || !PyIndex_Check(value) ? TARN_F32
 							     : TARN_I64;
 }
@@ -120,7 +122,7 @@ static int range_numbers(PyObject **given, double *numbers, bool *ret_integers)
 			continue;
 		if (real_argument("arange", items[i], &numbers[i]) < 0)
 			return -1;
-		*ret_integers = *ret_integers && PyIndex_Check(items[i]);
+		*ret_integers = *ret_integers && is_whole_number(items[i]);
 	}
 	return 0;
 }

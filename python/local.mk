@@ -52,6 +52,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/slot.c \
 	python/slot_put.c \
 	python/snapshot.c \
+	python/standard.c \
 	python/store.c \
 	python/subscript.c \
 	python/tensor.c \
@@ -123,9 +124,16 @@ PYTHON_SOURCES = \
 	python/tarn/_safetensors.py \
 	python/tarn/_safetensors.pyi \
 	python/tarn/_select.py \
+	python/tarn/_standard_create.py \
+	python/tarn/_standard_dtypes.py \
+	python/tarn/_standard_elements.py \
+	python/tarn/_standard_places.py \
+	python/tarn/_standard_reduce.py \
 	python/tarn/_store.py \
 	python/tarn/_store.pyi \
 	python/tarn/_tarn.pyi \
+	python/tarn/array_api.py \
+	python/tarn/array_api.pyi \
 	python/tarn/nn.py \
 	python/tarn/nn.pyi \
 	python/tarn/ops.py \

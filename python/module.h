@@ -100,7 +100,8 @@ extern PyMethodDef array_methods[];
 extern PyMethodDef dlpack_methods[];
 extern PyMethodDef device_methods[];
 extern PyMethodDef set_tensor_methods[];
-extern PyGetSetDef array_properties[];
+extern PyMethodDef standard_methods[];
+extern PyGetSetDef array_properties[], standard_properties[];
 
 /* The other parts of Store. */
 extern PyMethodDef publish_methods[];
@@ -229,6 +230,12 @@ PyObject *tensor_float(PyObject *self);
 PyObject *tensor_int(PyObject *self);
 /* Is it what tensors consist of: a bool, int, float, complex, or one's like? */
 bool is_number(PyObject *object);
+
+/* ---- standard.c ----------------------------------------------------- */
+
+PyObject *tensor_index(PyObject *self);
+/* Is it an int, or one's like? Of tensors: an integer one without dimensions. */
+bool is_whole_number(PyObject *object);
 
 /* ---- operators.c --------------------------------------------------- */
 

@@ -321,7 +321,7 @@ static PyMemberDef members[] = {
 };
 
 /* Room for the methods and properties of all parts. */
-static PyMethodDef all_methods[104];
+static PyMethodDef all_methods[112];
 static PyGetSetDef all_properties[24];
 
 static const PyType_Slot slots[] = {
@@ -346,6 +346,7 @@ static const PyType_Slot slots[] = {
 	{Py_nb_bool, tensor_truth},
 	{Py_nb_float, tensor_float},
 	{Py_nb_int, tensor_int},
+	{Py_nb_index, tensor_index},
 	{Py_bf_getbuffer, tensor_get_buffer},
 	{Py_bf_releasebuffer, tensor_release_buffer},
 	{0, NULL},
@@ -359,8 +360,9 @@ static void join_parts(void)
 	PyMethodDef *const parts[] = {asking_methods, view_methods,
 		shape_methods, element_methods, copy_methods, gather_methods,
 		array_methods, dlpack_methods, device_methods,
-		set_tensor_methods};
-	PyGetSetDef *const more[] = {properties, array_properties};
+		set_tensor_methods, standard_methods};
+	PyGetSetDef *const more[] = {
+		properties, array_properties, standard_properties};
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

@@ -63,7 +63,7 @@ _collate.register()
 def __getattr__(name):
     """tarn.torch and its kin are imported when they are asked for,
     the first two with PyTorch and numpy."""
-    if name in ("nn", "numpy", "ops", "torch"):
+    if name in ("array_api", "nn", "numpy", "ops", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -7,13 +7,18 @@
     ops.add(a, b, out=slot)                 # written there: a view, an operand,
                                             # a channel's slot
 
-All of them are methods of Tensor too, but for cat and stack. Arrays of numpy and
-PyTorch, and nested lists, are operands as they are. out= is a Tensor that gets
-the result in place of a new one. Dtypes meet as PyTorch's do; F16 and BF16 are
-computed in F32. One call uses several threads where that pays: set_threads().
+All of them are methods of Tensor too, but for cat, stack and random numbers:
+
+    x = ops.normal(shape=(2, 3), seed=1)    # the same for any number of threads
+
+Arrays of numpy and PyTorch, and nested lists, are operands as they are. out= is a
+Tensor that gets the result in place of a new one. Dtypes meet as PyTorch's do;
+F16 and BF16 are computed in F32. One call uses several threads where that pays:
+set_threads().
 
 Importing this loads no BLAS; the first product of floats does. man tarn-ops
-lists all of them with their shapes and dtypes.
+lists all of them with their shapes and dtypes. tarn.array_api has the names
+of the Python array API standard.
 """
 from . import _ops
 

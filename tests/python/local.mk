@@ -2,6 +2,8 @@
 PYTHON_SCRIPT_TESTS = \
 	tests/python/py_adapters.py \
 	tests/python/py_archive.py \
+	tests/python/py_array_api.py \
+	tests/python/py_array_cases.py \
 	tests/python/py_arrays.py \
 	tests/python/py_channel.py \
 	tests/python/py_channel_fork.py \

@@ -74,6 +74,12 @@ else:
               "the stub of tarn.ops has its names")
     kit.equal(differing(ops, stub("ops.pyi")), [],
               "its functions have the signatures of their stubs")
+    from tarn import array_api
+    kit.equal(sorted(set(array_api.__all__) ^
+                     (names_of(stub("array_api.pyi")) - {"Any"})), [],
+              "the stub of tarn.array_api has its names")
+    kit.equal(differing(array_api, stub("array_api.pyi")), [],
+              "its functions have the signatures of their stubs, too")
 computing = {"masked_fill_", "masked_scatter_", "index_copy_", "scatter_",
              *(names_of(stub("ops.pyi")) - {"gather"})}
 kit.equal(sorted(public(_tarn) ^
