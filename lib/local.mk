@@ -378,6 +378,7 @@ lib_libcore_la_SOURCES = \
 	lib/set/refit_sparse.c \
 	lib/set/rows.c \
 	lib/set/rows.h \
+	lib/data/columns.c \
 	lib/data/dataset.c \
 	lib/data/dataset.h \
 	lib/data/get.c \
@@ -387,11 +388,23 @@ lib_libcore_la_SOURCES = \
 	lib/data/order.c \
 	lib/data/plan.c \
 	lib/data/plan.h \
+	lib/data/record.c \
+	lib/data/record.h \
+	lib/data/shard.h \
+	lib/data/shard_index.c \
+	lib/data/shard_read.c \
+	lib/data/shards.c \
+	lib/data/shards_open.c \
+	lib/data/side_car.c \
+	lib/data/side_car.h \
 	lib/data/source.c \
 	lib/data/source.h \
 	lib/data/source_open.c \
 	lib/data/state.c \
 	lib/data/table.c \
+	lib/data/tar.c \
+	lib/data/tar.h \
+	lib/data/tar_head.c \
 	lib/data/tokens.c \
 	lib/data/tokens.h \
 	lib/dlpack/dlpack.h \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Opening a dataset: options are checked, sources are counted in samples. */
 #include "lib/data/dataset.h"
+#include "lib/data/record.h"
 #include "lib/data/tokens.h"
 
 #include <stdlib.h>
@@ -34,14 +35,15 @@ static int check_tokens(const struct tarn_data_options *o)
 
 static int check_windows(const struct tarn_data_options *o)
 {
-	if ((unsigned)o->windows > TARN_WINDOWS_ROWS)
+	if ((unsigned)o->windows > TARN_WINDOWS_RECORDS)
 		return tarn_fail(EINVAL,
-			"data: there are no windows %d: 0 to 4 are",
+			"data: there are no windows %d: 0 to 5 are",
 			(int)o->windows);
-	if (o->windows == TARN_WINDOWS_ROWS)
+	if (o->windows == TARN_WINDOWS_ROWS ||
+		o->windows == TARN_WINDOWS_RECORDS)
 		return o->seq_len
 			       ? tarn_fail(EINVAL,
-					 "data: rows have no seq_len, and %u "
+					 "data: rows and records have no seq_len, and %u "
 					 "is given",
 					 o->seq_len)
 			       : 0;
@@ -107,16 +109,27 @@ static int check_rows(tarn_data *data, const tarn_data_source *source, size_t i)
 	return 0;
 }
 
+static const char *source_has(const tarn_data_source *source)
+{
+	if (source->shards || source->columns)
+		return "records";
+	if (source->ragged)
+		return "ragged rows, for columns,";
+	return source->rows ? "rows" : "tokens";
+}
+
 static int check_source(
 	tarn_data *data, const tarn_data_source *source, size_t i)
 {
 	bool rows = data->shape.windows == TARN_WINDOWS_ROWS;
+	bool records = data->shape.windows == TARN_WINDOWS_RECORDS;
+	const char *wanted = rows ? "rows" : records ? "records" : "tokens";
+	const char *seen = source_has(source);
 
-	if (rows != (source->rows != NULL))
+	if (strcmp(wanted, seen) != 0)
 		return tarn_fail(EINVAL,
 			"data: source %zu has %s, and the windows are of %s", i,
-			source->rows ? "rows" : "tokens",
-			rows ? "rows" : "tokens");
+			seen, wanted);
 	return rows ? check_rows(data, source, i) : 0;
 }
 
@@ -130,7 +143,8 @@ static int count_samples(struct tarn_data *data, size_t i)
 
 	switch (o->windows) {
 	case TARN_WINDOWS_ROWS:
-		s->n = (uint64_t)tarn_tensor_layout(s->source->rows)->shape[0];
+	case TARN_WINDOWS_RECORDS:
+		s->n = data_source_count(s->source);
 		return 0;
 	case TARN_WINDOWS_STREAM:
 		s->n = s->source->n_tokens
@@ -185,9 +199,13 @@ static int make_streams(
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = make_stream(data, sources[i], i);
 	if (r >= 0 && !data->n)
-		r = tarn_fail(EINVAL,
-			"data: the sources have no sample of %u tokens",
-			data->shape.seq_len + 1);
+		r = data->shape.seq_len
+			    ? tarn_fail(EINVAL,
+				      "data: the sources have no sample of %u "
+				      "tokens",
+				      data->shape.seq_len + 1)
+			    : tarn_fail_constant(EINVAL,
+				      "data: the sources have no samples");
 	return r;
 }
 
@@ -260,16 +278,16 @@ int tarn_data_open(tarn_data_source *const *sources, size_t n,
 
 void tarn_data_info(const tarn_data *data, struct tarn_data_info *ret)
 {
-	bool rows = data->shape.windows == TARN_WINDOWS_ROWS;
+	bool tokens = data->shape.seq_len != 0;
 
 	*ret = (struct tarn_data_info) {.n_samples = data->n,
 		.n_sources = (uint32_t)data->n_streams,
-		.sample_tokens = rows ? 0 : data->shape.seq_len + 1,
-		.dtype = rows ? data->streams[0].source->dtype
-			      : data->options.dtype,
-		.sample_bytes = rows ? data->row_bytes
-				     : ((uint64_t)data->shape.seq_len + 1) *
-						data->out_width};
+		.sample_tokens = tokens ? data->shape.seq_len + 1 : 0,
+		.dtype = tokens ? data->options.dtype
+				: data->streams[0].source->dtype,
+		.sample_bytes = !tokens ? data->row_bytes
+					: ((uint64_t)data->shape.seq_len + 1) *
+						  data->out_width};
 }
 
 static int check_number(const tarn_data *data, uint32_t i)
@@ -298,7 +316,8 @@ int tarn_data_table(const tarn_data *data, uint32_t i, tarn_tensor **ret)
 		return r;
 	if (!data->streams[i].table.tensor)
 		return tarn_fail_constant(ENOENT,
-			"data: windows of a stream and rows need no table");
+			"data: windows of a stream, rows and records need no "
+			"table");
 	*ret = tarn_tensor_ref(data->streams[i].table.tensor);
 	return 0;
 }

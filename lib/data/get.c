@@ -388,9 +388,10 @@ int tarn_data_get(tarn_data *data, uint64_t g,
 	sample.epoch = place.epoch;
 	sample.sample = place.sample;
 	sample.source = place.stream;
-	r = data->shape.windows == TARN_WINDOWS_ROWS
-		    ? get_row(data, &place, request)
-		    : get_tokens(data, &place, request, &sample);
+	if (data->shape.windows == TARN_WINDOWS_ROWS)
+		r = get_row(data, &place, request);
+	else if (data->shape.windows != TARN_WINDOWS_RECORDS)
+		r = get_tokens(data, &place, request, &sample);
 	if (r >= 0)
 		*ret = sample;
 	return r;

@@ -5,6 +5,7 @@
  * documents, only with its parts.
  */
 #include "lib/data/source.h"
+#include "lib/data/record.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,16 @@
 #include "lib/reserved.h"
 #include "lib/tensor/tensor.h"
 
-static tarn_data_source *new_source(void)
+tarn_data_source *data_source_new(const char *format)
 {
 	tarn_data_source *source = calloc(1, sizeof(*source));
 
-	if (source)
-		atomic_init(&source->refs, 1);
-	else
+	if (!source) {
 		tarn_fail_constant(ENOMEM, "data: no memory for a source");
+		return NULL;
+	}
+	atomic_init(&source->refs, 1);
+	source->format = format;
 	return source;
 }
 
@@ -44,6 +47,9 @@ tarn_data_source *tarn_data_source_unref(tarn_data_source *source)
 		data_part_end(&source->parts[i]);
 	free(source->parts);
 	tarn_tensor_unref(source->rows);
+	tarn_tensor_unref(source->ragged);
+	data_shards_free(source->shards);
+	data_columns_free(source->columns);
 	free(source);
 	return NULL;
 }
@@ -170,6 +176,30 @@ static int raw_tokens(
 	return 0;
 }
 
+static int not_a_shard(const char *path, const char *shard)
+{
+	return tarn_fail(EINVAL,
+		"%.300s: it is no tar file, as %.300s of the same source is",
+		path, shard);
+}
+
+static int open_shards(const char *const *paths, size_t n,
+	const struct tarn_data_source_options *options, tarn_data_source **ret)
+{
+	_cleanup_source_ tarn_data_source *source = data_source_new("tar");
+	int r;
+
+	if (!source)
+		return -ENOMEM;
+	for (size_t i = 1; i < n; i++)
+		if (!data_is_shard(paths[i]))
+			return not_a_shard(paths[i], paths[0]);
+	r = data_shards_open(paths, n, options, &source->shards);
+	if (r >= 0)
+		*ret = STEAL(source);
+	return r;
+}
+
 int tarn_data_source_open(const char *const *paths, size_t n,
 	const struct tarn_data_source_options *options, tarn_data_source **ret)
 {
@@ -184,7 +214,9 @@ int tarn_data_source_open(const char *const *paths, size_t n,
 			EINVAL, "data: a source has at least one file");
 	if (r < 0)
 		return r;
-	source = new_source();
+	if (data_is_shard(paths[0]))
+		return open_shards(paths, n, options, ret);
+	source = data_source_new(NULL);
 	if (!source)
 		return -ENOMEM;
 	for (size_t i = 0; r >= 0 && i < n; i++)
@@ -198,7 +230,7 @@ int tarn_data_source_open(const char *const *paths, size_t n,
 int tarn_data_source_tokens(
 	tarn_tensor *values, tarn_tensor *offsets, tarn_data_source **ret)
 {
-	_cleanup_source_ tarn_data_source *source = new_source();
+	_cleanup_source_ tarn_data_source *source = data_source_new(NULL);
 	struct data_part part = {.n_tokens = 0};
 	struct data_tokens tokens;
 	int r;
@@ -221,7 +253,7 @@ int tarn_data_source_tokens(
 int tarn_data_source_rows(tarn_tensor *tensor, tarn_data_source **ret)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(tensor);
-	_cleanup_source_ tarn_data_source *source = new_source();
+	_cleanup_source_ tarn_data_source *source = data_source_new("rows");
 
 	if (!source)
 		return -ENOMEM;
@@ -230,7 +262,6 @@ int tarn_data_source_rows(tarn_tensor *tensor, tarn_data_source **ret)
 			"data: a tensor without dimensions has no rows");
 	source->rows = tarn_tensor_ref(tensor);
 	source->dtype = l->dtype;
-	source->format = "rows";
 	*ret = STEAL(source);
 	return 0;
 }
@@ -248,8 +279,16 @@ void tarn_data_source_info(
 		.n_documents = source->n_documents,
 		.has_documents = source->has_documents};
 	if (source->rows)
-		ret->n_rows =
-			(uint64_t)tarn_tensor_layout(source->rows)->shape[0];
+		ret->n_rows = data_source_count(source);
+	if (source->shards)
+		ret->n_files = source->shards->n;
+	if (source->shards || source->columns)
+		ret->n_records = data_source_count(source);
+	if (!source->ragged)
+		return;
+	ret->n_rows = source->n_documents;
+	ret->n_tokens = ret->n_documents = ret->token_bytes = 0;
+	ret->has_documents = false;
 }
 
 static int check_range(
@@ -334,4 +373,19 @@ int tarn_data_source_read(
 		to += step * source->width;
 	}
 	return r;
+}
+
+int tarn_data_source_index(
+	const tarn_data_source *source, size_t i, tarn_tensor **ret)
+{
+	_cleanup_storage_ tarn_storage *storage = NULL;
+
+	if (!source->shards)
+		return tarn_fail(ENOENT,
+			"data: a source of %s has no indexes of shards",
+			source->format);
+	if (i >= source->shards->n)
+		return tarn_fail(ERANGE, "data: shard %zu, of %zu", i,
+			source->shards->n);
+	return data_shards_use(source->shards, i, &storage, ret);
 }

@@ -48,7 +48,15 @@ struct tarn_data_source {
 	size_t n_parts, room;
 	uint64_t n_tokens, n_documents;
 	tarn_tensor *rows; /* samples are its rows; there are no parts then */
+	/* The one part is of its rows, which take the place of tokens. */
+	tarn_tensor *ragged;
+	/* Samples are records; there are no parts then. */
+	struct data_shards *shards;
+	struct data_columns *columns;
 };
+
+/* Without anything in it; NULL after a failure. */
+tarn_data_source *data_source_new(const char *format);
 
 /* The part that has a token, or a document; it is not empty. */
 const struct data_part *data_part_of_token(
@@ -81,6 +89,8 @@ struct data_tokens {
 	unsigned width; /* 0: there are no tokens that would tell */
 };
 
+/* Is it a tar file by its name? */
+bool data_is_shard(const char *path);
 /* Opens a file as one more part, or as two, by its format; source_open.c. */
 int data_open_path(tarn_data_source *source, const char *path,
 	const struct data_tokens *raw);
@@ -90,6 +100,9 @@ int data_add_part(tarn_data_source *source, struct data_part *part,
 int data_tensor_part(const char *name, const tarn_tensor *values,
 	const tarn_tensor *offsets, struct data_part *ret,
 	struct data_tokens *ret_tokens);
+/* Ragged rows: values of so many bytes are the tokens of the part. */
+int data_ragged_part(const char *name, const tarn_tensor *values,
+	const tarn_tensor *offsets, unsigned width, struct data_part *ret);
 void data_part_end(struct data_part *part);
 
 /* The bytes of a token of an integer dtype; 0: it is none. And the dtype of

@@ -5,6 +5,7 @@
  *	x.bin and x.idx      Megatron's, under either name or as x
  *	x.ds and x.ds.index  datatrove's
  *	x.npy, FILE:TENSOR   an array of integers with one dimension
+ *	x.tar                a shard of records (shards.c), all or none
  *	anything else        tokens alone, whose size the caller gives
  */
 #include <fcntl.h>
@@ -74,6 +75,11 @@ static bool ends_with(const char *text, const char *end)
 	size_t n = strlen(text), m = strlen(end);
 
 	return n > m && strcmp(text + n - m, end) == 0;
+}
+
+bool data_is_shard(const char *path)
+{
+	return ends_with(path, ".tar");
 }
 
 static bool exists(const char *path)
@@ -248,6 +254,9 @@ static int open_part(const char *path, const struct data_tokens *raw,
 	*ret_format = "megatron";
 	if (ends_with(path, ".idx"))
 		return open_megatron(path, 4, part, tokens);
+	if (data_is_shard(path))
+		return tarn_fail(EINVAL,
+			"%.300s: tar files make a source of their own", path);
 	if (exists(idx) && (bin || !exists(path)))
 		return open_megatron(path, bin ? 4 : 0, part, tokens);
 	*ret_format = "datatrove";
@@ -341,6 +350,34 @@ static int ragged(
 	return r;
 }
 
+static int set_part(const char *name, const tarn_tensor *values, unsigned width,
+	struct data_part *ret)
+{
+	ret->name = strdup(name);
+	ret->index.name = strdup(name);
+	if (!ret->name || !ret->index.name)
+		return tarn_fail_constant(ENOMEM, "data: no memory for a name");
+	ret->storage = tarn_storage_ref(values->storage);
+	ret->at = byte_of(values, width);
+	ret->n_tokens = (uint64_t)tarn_tensor_layout(values)->shape[0];
+	ret->n_documents = 1;
+	return 0;
+}
+
+int data_ragged_part(const char *name, const tarn_tensor *values,
+	const tarn_tensor *offsets, unsigned width, struct data_part *ret)
+{
+	int r = set_part(name, values, width, ret);
+
+	if (r >= 0)
+		/* The offset counts elements, of which a row has several. */
+		ret->at = values->base + (uint64_t)values->layout.offset *
+						 (uint64_t)tarn_dtype_bits(
+							 values->layout.dtype) /
+						 8;
+	return r < 0 ? r : ragged(offsets, width, ret);
+}
+
 int data_tensor_part(const char *name, const tarn_tensor *values,
 	const tarn_tensor *offsets, struct data_part *ret,
 	struct data_tokens *ret_tokens)
@@ -349,16 +386,10 @@ int data_tensor_part(const char *name, const tarn_tensor *values,
 	unsigned width = data_token_width(l->dtype);
 	int r = check_vector(name, "tokens", values);
 
+	if (r >= 0)
+		r = set_part(name, values, width, ret);
 	if (r < 0)
 		return r;
-	ret->name = strdup(name);
-	ret->index.name = strdup(name);
-	if (!ret->name || !ret->index.name)
-		return tarn_fail_constant(ENOMEM, "data: no memory for a name");
-	ret->storage = tarn_storage_ref(values->storage);
-	ret->at = byte_of(values, width);
-	ret->n_tokens = (uint64_t)l->shape[0];
-	ret->n_documents = 1;
 	*ret_tokens = (struct data_tokens) {.dtype = l->dtype, .width = width};
 	return offsets ? ragged(offsets, width, ret) : 0;
 }

@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "lib/data/dataset.h"
 #include "lib/data/key.h"
+#include "lib/data/record.h"
 #include "lib/tensor/tensor.h"
 
 #define HEAD_FORMAT                                                            \
@@ -62,6 +63,19 @@ static int mark_part(
 	return r;
 }
 
+static int mark_column(const struct data_column *column, uint64_t hash[2])
+{
+	uint64_t mark[2];
+	int r = data_source_mark(column->source, mark);
+
+	if (r < 0)
+		return tarn_fail_prefix(
+			r, "the column '%.100s': ", column->name);
+	data_hash(column->name, strlen(column->name), hash);
+	data_hash(mark, sizeof(mark), hash);
+	return 0;
+}
+
 int data_source_mark(const tarn_data_source *source, uint64_t ret[2])
 {
 	size_t step = source->n_parts / MARK_PARTS + 1;
@@ -73,6 +87,11 @@ int data_source_mark(const tarn_data_source *source, uint64_t ret[2])
 			(size_t)tarn_tensor_layout(source->rows)->ndim *
 				sizeof(int64_t),
 			ret);
+	if (source->shards)
+		r = data_shards_mark(source->shards, ret);
+	for (size_t i = 0; r >= 0 && source->columns && i < source->columns->n;
+		i++)
+		r = mark_column(&source->columns->at[i], ret);
 	for (size_t i = 0; r >= 0 && i < source->n_parts; i++)
 		r = mark_part(
 			&source->parts[i], source->width, i % step == 0, ret);
@@ -82,7 +101,7 @@ int data_source_mark(const tarn_data_source *source, uint64_t ret[2])
 /* ---- the configuration -------------------------------------------------------- */
 
 static const char *const windows[] = {
-	"stream", "padded", "dropped", "packed", "rows"};
+	"stream", "padded", "dropped", "packed", "rows", "records"};
 static const char *const shuffles[] = {"all", "blocks", "none"};
 
 static void put_options(FILE *f, const struct tarn_data *data)

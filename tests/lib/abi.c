@@ -45,7 +45,7 @@ static void test_sizes(void)
 		SIZE_IS(tarn_data_request, 112),
 		SIZE_IS(tarn_data_sample, 104),
 		SIZE_IS(tarn_data_source_info, 120),
-		SIZE_IS(tarn_data_source_options, 40),
+		SIZE_IS(tarn_data_source_options, 72),
 		SIZE_IS(tarn_data_weights, 32),
 		SIZE_IS(tarn_descriptor, 256),
 		SIZE_IS(tarn_gather_options, 72),

@@ -150,6 +150,18 @@ struct tarn_data_source_options {
 	 * 4, without a sign. Other formats say it themselves. */
 	enum tarn_dtype dtype;
 	unsigned token_bytes;
+	/* Of tar shards, which need an index each: keep it beside the shard, as
+	 * x.tar.tarn-index, and use the one that is there, if the shard has not
+	 * changed since. */
+	bool side_car;
+	int threads; /* that read shards; 0: as many as there are processors */
+	/* For each path NULL, or its index as tarn_data_source_index gives it;
+	 * NULL: there are none. */
+	tarn_tensor *const *indexes;
+	/* Called now and then in the calling thread with the bytes of shards that
+	 * have been looked through; non-zero cancels: -ECANCELED. */
+	int (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
 	uint64_t reserved[4]; /* 0 */
 };
 
@@ -161,6 +173,7 @@ struct tarn_data_source_options {
  *   x.ds                datatrove's, with x.ds.index. Their token size follows
  *                       from both.
  *   x.npy, FILE:TENSOR  an array of integers of one dimension, one document
+ *   x.tar               a shard of records, see below: then all paths are
  *   another file        tokens alone, one document
  *
  * and all have tokens of one dtype. options may be NULL. -EINVAL: they have not,
@@ -197,14 +210,15 @@ TARN_PUBLIC tarn_data_source *tarn_data_source_unref(
 
 struct tarn_data_source_info {
 	/* "megatron", "datatrove", "tensor", "raw", "mixed" of these; "ragged",
-	 * "rows". Static. */
+	 * "rows"; "tar", "columns". Static. */
 	const char *format;
 	enum tarn_dtype dtype; /* NONE where a token has 3 bytes */
 	unsigned token_bytes;  /* 0: there are no tokens */
 	size_t n_files;
 	uint64_t n_tokens, n_documents, n_rows;
 	bool has_documents; /* an index tells them apart */
-	uint64_t reserved[8]; /* 0 */
+	uint64_t n_records;
+	uint64_t reserved[7]; /* 0 */
 };
 
 TARN_PUBLIC void tarn_data_source_info(const tarn_data_source *source,
@@ -234,6 +248,116 @@ TARN_PUBLIC int tarn_data_source_find(const tarn_data_source *source,
 TARN_PUBLIC int tarn_data_source_read(const tarn_data_source *source,
 	uint64_t first, size_t n, void *ret)
 	TARN_NONNULL(1, 4) TARN_MUST_CHECK;
+
+/* ---- records ------------------------------------------------------------- */
+
+/*
+ * A record is named fields, each a range of bytes or elements of a tensor.
+ *
+ * Tar shards, as WebDataset has them, are records of their members: a member
+ * a/b.seg.png is the field seg.png of the record with the key a/b, and members of
+ * one key that follow each other are one record. (Field names are in small
+ * letters. Members without a dot, with names like __this__, and those that are no
+ * files are left out.) The formats are ustar, pax and GNU's, without holes.
+ *
+ * Columns are records, too: field c of record i is sample i of column c.
+ *
+ *	tarn_data_record *record;
+ *
+ *	r = tarn_data_source_record(source, 17, &record);
+ *	for (size_t i = 0; r >= 0 && i < tarn_data_record_count(record); i++)
+ *		puts(tarn_data_record_field(record, i)->name);
+ *	if (r >= 0)
+ *		tarn_data_record_free(record);
+ *
+ * The index of a shard says where each member is. A member's head is read again
+ * when its bytes are, so an index that is wrong leads to an error, and not to
+ * other bytes.
+ */
+
+/* Picked: beyond what records have; a tar file without dots in its names would
+ * be one record. */
+#define TARN_DATA_FIELDS_MAX 4096
+
+/* A column: a source of rows, of tokens, whose documents are the samples, or of
+ * records. The fields of a record are fields here: "NAME.FIELD". */
+struct tarn_data_column {
+	const char *name;
+	tarn_data_source *source;
+	uint64_t reserved[2]; /* 0 */
+};
+
+/*
+ * A source of n columns, all of which have the same number of samples. Names are
+ * copied, and the source has references to all sources. -EINVAL: the numbers
+ * differ, or a name comes twice; -E2BIG: more than TARN_DATA_FIELDS_MAX.
+ */
+TARN_PUBLIC int tarn_data_source_columns(const struct tarn_data_column *columns,
+	size_t n, tarn_data_source **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* A source of ragged rows, of any dtype: sample i is
+ * values[offsets[i] : offsets[i + 1]]. values is [n, ...], contiguous; offsets as of
+ * tarn_data_source_tokens. It can be a column. Errors as there. */
+TARN_PUBLIC int tarn_data_source_ragged(tarn_tensor *values,
+	tarn_tensor *offsets, tarn_data_source **ret)
+	TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/* The index of a shard, U8 [n]: to be published for other processes of the node,
+ * or saved. *ret is the caller's reference. -ENOENT: file i is no shard; -ERANGE. */
+TARN_PUBLIC int tarn_data_source_index(const tarn_data_source *source, size_t i,
+	tarn_tensor **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* One record's key, fields and places. Read-only: any thread. */
+typedef struct tarn_data_record tarn_data_record;
+
+struct tarn_data_field {
+	const char *name;
+	enum tarn_dtype dtype; /* U8 for bytes of a file */
+	int ndim;
+	int64_t shape[TARN_NDIM_MAX];
+	uint64_t size;    /* bytes */
+	const char *path; /* of the shard; NULL: it is of a tensor */
+	uint64_t offset;  /* of its first byte in the shard */
+	uint64_t reserved[4]; /* 0 */
+};
+
+/* Finds record i. -ERANGE; -EBADMSG: the index is wrong, and the sentence names
+ * the file; -ESTALE, -ENODATA, -EIO, -ENOMEM. The caller gives *ret to
+ * tarn_data_record_free; it has a reference to the source. */
+TARN_PUBLIC int tarn_data_source_record(const tarn_data_source *source,
+	uint64_t i, tarn_data_record **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* Takes NULL and returns NULL. */
+TARN_PUBLIC tarn_data_record *tarn_data_record_free(tarn_data_record *record);
+
+/* What its members' names have in common; "" where it has no name. It lives as
+ * long as the record. */
+TARN_PUBLIC const char *tarn_data_record_key(const tarn_data_record *record)
+	TARN_NONNULL(1);
+
+TARN_PUBLIC size_t tarn_data_record_count(const tarn_data_record *record)
+	TARN_NONNULL(1);
+
+/* Field i, as long as the record lives; NULL: there are not so many. */
+TARN_PUBLIC const struct tarn_data_field *tarn_data_record_field(
+	const tarn_data_record *record, size_t i) TARN_NONNULL(1);
+
+/* The number of the field with that name. -ENOENT: the sentence lists those that
+ * there are. */
+TARN_PUBLIC int tarn_data_record_find(const tarn_data_record *record,
+	const char *name, size_t *ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/* Reads all bytes of field i. size is the room, at least the field's: -ENOBUFS.
+ * -ESTALE: the shard has changed since it was opened; -ENODATA: it has shrunk;
+ * -EBADMSG: its index is wrong; -ERANGE, -EIO. The sentence names file and byte. */
+TARN_PUBLIC int tarn_data_record_read(const tarn_data_record *record, size_t i,
+	void *ret, size_t size) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* Field i as a tensor: a view of the column's where that has an address or a file,
+ * else in new memory. *ret is the caller's reference. Errors as of
+ * tarn_data_record_read, and -ENOMEM. */
+TARN_PUBLIC int tarn_data_record_tensor(const tarn_data_record *record,
+	size_t i, tarn_tensor **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* ---- datasets ------------------------------------------------------------ */
 
@@ -284,6 +408,9 @@ enum tarn_data_windows {
 	TARN_WINDOWS_PACKED = 3,
 	/* A sample is a row of a tensor, as its bytes are. */
 	TARN_WINDOWS_ROWS = 4,
+	/* A sample is a record: tarn_data_get says which one of its source, for
+	 * tarn_data_source_record, and delivers no bytes. */
+	TARN_WINDOWS_RECORDS = 5,
 };
 
 /* 64^4 - 2: what packs sequences numbers their rooms in four levels. */
@@ -291,7 +418,7 @@ enum tarn_data_windows {
 
 struct tarn_data_options {
 	uint64_t seed;
-	uint32_t seq_len; /* tokens; 0 for rows */
+	uint32_t seq_len; /* tokens; 0 for rows and records */
 	enum tarn_data_windows windows;
 	enum tarn_data_shuffle shuffle;
 	uint64_t block; /* samples, for TARN_SHUFFLE_BLOCKS */
@@ -309,7 +436,15 @@ struct tarn_data_options {
 	 * there are none, and they are computed, which reads all lengths. */
 	tarn_tensor *const *tables;
 	int threads; /* that compute them; 0: as many as there are processors */
-	uint64_t reserved[8]; /* 0 */
+	/* Keep the tables beside the first file of each source, as
+	 * FILE.HASH.tarn-table.npy, and use the ones that are there, if no file has
+	 * changed since. A folder that cannot be written is no error. */
+	bool side_car;
+	/* Called now and then in the calling thread with the documents whose
+	 * lengths have been read; non-zero cancels: -ECANCELED. */
+	int (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
+	uint64_t reserved[6]; /* 0 */
 };
 
 /*
@@ -333,7 +468,7 @@ TARN_PUBLIC tarn_data *tarn_data_free(tarn_data *data);
 struct tarn_data_info {
 	uint64_t n_samples;     /* of an epoch; of a mixture, of all sources */
 	uint64_t sample_bytes;  /* that tarn_data_request.tokens needs */
-	uint32_t sample_tokens; /* seq_len + 1; 0 for rows */
+	uint32_t sample_tokens; /* seq_len + 1; 0 for rows and records */
 	enum tarn_dtype dtype;  /* of what is delivered */
 	uint32_t n_sources;
 	uint64_t reserved[8]; /* 0 */
