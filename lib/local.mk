@@ -402,6 +402,7 @@ lib_libcore_la_SOURCES = \
 	lib/data/source_open.c \
 	lib/data/state.c \
 	lib/data/table.c \
+	lib/data/table_beside.c \
 	lib/data/tar.c \
 	lib/data/tar.h \
 	lib/data/tar_head.c \

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/cpus.h"
 #include "base/fail.h"
 #include "lib/reserved.h"
 #include "lib/tensor/tensor.h"
@@ -139,7 +138,9 @@ static int count_samples(struct tarn_data *data, size_t i)
 {
 	const struct tarn_data_options *o = &data->options;
 	struct data_stream *s = &data->streams[i];
-	int threads = o->threads ? o->threads : cpus_granted(), r;
+	uint32_t group = data_table_group(o, s->source);
+	tarn_tensor *given = o->tables ? o->tables[i] : NULL;
+	int r;
 
 	switch (o->windows) {
 	case TARN_WINDOWS_ROWS:
@@ -152,9 +153,11 @@ static int count_samples(struct tarn_data *data, size_t i)
 			       : 0;
 		return 0;
 	default:
-		r = data_table_make(&s->table, s, &data->shape,
-			data_table_group(o, s->source),
-			o->tables ? o->tables[i] : NULL, threads);
+		r = !given && o->side_car
+			    ? data_table_make_beside(
+				      &s->table, s, &data->shape, group, o)
+			    : data_table_make(&s->table, s, &data->shape, group,
+				      given, o);
 		if (r >= 0)
 			s->n = s->table.before[s->table.n_groups];
 		return r < 0 ? tarn_fail_prefix(r, "source %zu: ", i) : 0;

@@ -56,10 +56,16 @@ uint32_t data_table_group(const struct tarn_data_options *options,
 	const tarn_data_source *source);
 
 /* Computes a table by several threads, or takes the one that is given, if it is
- * that of the same source and shape: -EMEDIUMTYPE. */
+ * that of the same source and shape: -EMEDIUMTYPE. options: threads and
+ * progress. */
 int data_table_make(struct data_table *table, const struct data_stream *stream,
 	const struct data_shape *shape, uint32_t group, tarn_tensor *given,
-	int threads);
+	const struct tarn_data_options *options);
+/* The same with the one that is kept beside the source's first file, or will be
+ * from then on. */
+int data_table_make_beside(struct data_table *table,
+	const struct data_stream *stream, const struct data_shape *shape,
+	uint32_t group, const struct tarn_data_options *options);
 void data_table_end(struct data_table *table);
 /* The group that has a sample. */
 uint64_t data_table_find(const struct data_table *table, uint64_t sample);

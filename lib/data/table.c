@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/cpus.h"
 #include "base/fail.h"
 #include "lib/data/dataset.h"
 #include "lib/data/key.h"
@@ -75,11 +76,13 @@ struct work {
 	uint64_t *counts;
 	atomic_uint_fast64_t next;
 	atomic_bool failed;
+	const struct tarn_data_options *options; /* progress */
 };
 
 struct worker {
 	struct work *work;
 	struct data_plan plan;
+	bool is_caller;
 	pthread_t thread;
 	bool running;
 	int r;
@@ -101,6 +104,19 @@ static int count_group(struct worker *w, uint64_t g)
 	return 0;
 }
 
+/* Strides are taken in order, so nearly all groups before this one are done. */
+static int tell(const struct work *work, uint64_t groups)
+{
+	const struct tarn_data_options *o = work->options;
+	uint64_t n = work->stream->source->n_documents;
+
+	if (!o->progress ||
+		!o->progress(o->arg, MIN(groups * work->group, n), n))
+		return 0;
+	return tarn_fail_constant(
+		ECANCELED, "data: reading lengths was cancelled");
+}
+
 static void *count_groups(void *arg)
 {
 	struct worker *w = arg;
@@ -119,6 +135,8 @@ static void *count_groups(void *arg)
 			break;
 		for (; w->r >= 0 && g < end; g++)
 			w->r = count_group(w, g);
+		if (w->r >= 0 && w->is_caller)
+			w->r = tell(work, end);
 	}
 	if (w->r < 0) {
 		atomic_store_explicit(
@@ -139,6 +157,7 @@ static int count_all(struct work *work, int threads)
 
 	if (!workers)
 		return tarn_fail(ENOMEM, "data: no memory for %d threads", n);
+	workers[0].is_caller = true;
 	for (int i = 0; i < n; i++) {
 		workers[i].work = work;
 		/* One that cannot be started has its work done by others. */
@@ -159,14 +178,16 @@ static int count_all(struct work *work, int threads)
 }
 
 static int compute(struct data_table *t, const struct data_stream *stream,
-	const struct data_shape *shape, int threads)
+	const struct data_shape *shape, const struct tarn_data_options *options)
 {
+	int threads = options->threads ? options->threads : cpus_granted();
 	int64_t size = (int64_t)(HEAD + t->n_groups + 1);
 	uint64_t *words, sum = 0;
 	struct work work = {.stream = stream,
 		.shape = shape,
 		.group = t->group,
-		.n_groups = t->n_groups};
+		.n_groups = t->n_groups,
+		.options = options};
 	int r = tarn_tensor_zeros(TARN_U64, 1, &size, &t->tensor);
 
 	if (r < 0)
@@ -251,7 +272,7 @@ static int take(struct data_table *t, const struct data_stream *stream,
 
 int data_table_make(struct data_table *table, const struct data_stream *stream,
 	const struct data_shape *shape, uint32_t group, tarn_tensor *given,
-	int threads)
+	const struct tarn_data_options *options)
 {
 	uint64_t n = stream->source->n_documents;
 	int r;
@@ -259,7 +280,7 @@ int data_table_make(struct data_table *table, const struct data_stream *stream,
 	table->group = group;
 	table->n_groups = n / group + (n % group != 0);
 	r = given ? take(table, stream, shape, given)
-		  : compute(table, stream, shape, threads);
+		  : compute(table, stream, shape, options);
 	if (r < 0)
 		data_table_end(table);
 	return r;

@@ -5,12 +5,18 @@ DATA_TESTS = \
 	tests/data/order \
 	tests/data/order_quality \
 	tests/data/plan \
+	tests/data/records \
+	tests/data/side_cars \
 	tests/data/sources \
 	tests/data/windows \
 	$(NULL)
 check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
 DATA_CORPUS = tests/data/corpus.c tests/data/corpus.h
+DATA_TARS = tests/data/tars.c tests/data/tars.h
+tests_data_records_SOURCES = \
+	$(DATA_CORPUS) $(DATA_TARS) tests/data/records.c
+tests_data_side_cars_SOURCES = $(DATA_CORPUS) tests/data/side_cars.c
 tests_data_sources_SOURCES = $(DATA_CORPUS) tests/data/sources.c
 DATA_SETS = $(DATA_CORPUS) tests/data/datasets.c tests/data/datasets.h
 tests_data_elastic_SOURCES = $(DATA_SETS) tests/data/elastic.c

@@ -408,10 +408,11 @@ static void test_refused(void)
 	o.seq_len = 16777215;
 	refused(-EINVAL, "not 16777215", o);
 	o = good;
-	o.windows = (enum tarn_data_windows)5;
-	refused(-EINVAL, "there are no windows 5", o);
+	o.windows = (enum tarn_data_windows)6;
+	refused(-EINVAL, "there are no windows 6", o);
 	o.windows = TARN_WINDOWS_ROWS;
-	refused(-EINVAL, "rows have no seq_len, and 40 is given", o);
+	refused(-EINVAL, "rows and records have no seq_len, and 40 is given",
+		o);
 	o.seq_len = 0;
 	refused(-EINVAL, "source 0 has tokens, and the windows are of rows", o);
 	o = good;
