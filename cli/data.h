@@ -5,15 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <jansson.h>
 #include <tarn/data.h>
 
 #include "base/cleanup.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 
-DEFINE_CLEANUP(tarn_data_source *, tarn_data_source_unref);
 DEFINE_CLEANUP(tarn_data *, tarn_data_free);
-#define _cleanup_source_ _cleanup_(tarn_data_source_unrefp)
+DEFINE_CLEANUP(tarn_data_record *, tarn_data_record_free);
+#define _cleanup_record_ _cleanup_(tarn_data_record_freep)
 #define _cleanup_data_ _cleanup_(tarn_data_freep)
 
 /* The verbs of "tarn data". */
@@ -25,8 +26,21 @@ int data_info(int argc, char **argv);
 
 /* What a line says of a dataset, as it was typed. Begins as zeroes. */
 struct data_line {
-	const char *dtype, *seq_len, *seed, *windows, *shuffle, *block;
+	const char *dtype, *seq_len, *seed, *windows, *shuffle, *block, *socket;
+	bool no_side_car;
 };
+
+/* What the arguments stand for: all as one source, or each as one of its own,
+ * where an argument is PATH@WEIGHT, or is of rows or in the store. Begins as
+ * zeroes. */
+struct data_set {
+	tarn_data_source **sources;
+	double *weights; /* NULL: they are not mixed */
+	uint32_t n;
+};
+
+void data_set_end(struct data_set *set);
+#define _cleanup_data_set_ _cleanup_(data_set_end)
 
 #define OPTION_DTYPE(line)                                                     \
 	{                                                                      \
@@ -35,8 +49,16 @@ struct data_line {
 		.help = "of files with tokens alone: U16, I32, ..."            \
 	}
 
+#define OPTIONS_SOURCE(line)                                                   \
+	OPTION_DTYPE(line), OPTION_SOCKET(&(line).socket),                     \
+	{                                                                      \
+		.name = "no-side-car", .letter = 'C',                          \
+		.ret_flag = &(line).no_side_car,                               \
+		.help = "keep no index and no table beside files"              \
+	}
+
 #define OPTIONS_DATA(line)                                                     \
-	OPTION_DTYPE(line),                                                    \
+	OPTIONS_SOURCE(line),                                                  \
 		{.name = "seq-len",                                            \
 			.letter = 'L',                                         \
 			.value = "L",                                          \
@@ -51,8 +73,8 @@ struct data_line {
 			.letter = 'W',                                         \
 			.value = "KIND",                                       \
 			.ret_text = &(line).windows,                           \
-			.help = "stream (across documents), padded, dropped "  \
-				"(within them)\nor packed"},                   \
+			.help = "stream (across documents), padded, dropped, " \
+				"packed;\nrows; records"},                     \
 		{.name = "shuffle",                                            \
 			.letter = 'x',                                         \
 			.value = "KIND",                                       \
@@ -64,12 +86,17 @@ struct data_line {
 		.help = "samples of a block; 4096 if none is given"            \
 	}
 
-/* Opens n files as one source; and a dataset of it, which delivers I32 or, where
- * tokens have 8 bytes, I64. OPTIONS_DONE, or the exit status after a message. */
-int data_source(const struct usage *usage, const struct data_line *line,
-	char **paths, int n, tarn_data_source **ret);
+/* Opens what the arguments stand for; and a dataset of it, which delivers I32 or,
+ * where tokens have 8 bytes, I64. With bars for what takes long. OPTIONS_DONE, or
+ * the exit status after a message. */
+int data_set_open(const struct usage *usage, const struct data_line *line,
+	char **args, int n, struct data_set *ret);
 int data_dataset(const struct usage *usage, const struct data_line *line,
-	tarn_data_source *source, tarn_data **ret);
+	const struct data_set *set, tarn_data **ret);
+
+/* What records of a source have, as text or, where that is not NULL, in
+ * *ret_json. Exit status. */
+int data_records_info(const tarn_data_source *source, json_t **ret_json);
 
 /* Parses the value of the option of that name as a number from 0 up; without a
  * text *ret stays. As option_count. */

@@ -17,6 +17,7 @@ struct figures {
 	uint64_t open_memory; /* bytes of private memory more than before */
 	double first_seconds; /* the first sample */
 	uint64_t samples, tokens, bytes;
+	bool has_tokens;
 	double seconds;
 };
 
@@ -38,24 +39,65 @@ static double since(int64_t begun)
 	return (double)(live_now() - begun) / 1e9;
 }
 
-static int measure(tarn_data *data, double seconds, struct figures *f)
+/* All fields of a record; *buf grows as need be. */
+static int read_record(const tarn_data_source *source, uint64_t i, void **buf,
+	uint64_t *size, uint64_t *ret_bytes)
+{
+	_cleanup_record_ tarn_data_record *record = NULL;
+	int r = tarn_data_source_record(source, i, &record);
+
+	for (size_t k = 0; r >= 0 && k < tarn_data_record_count(record); k++) {
+		uint64_t n = tarn_data_record_field(record, k)->size;
+
+		if (n > *size) {
+			*size = 2 * n;
+			free(*buf);
+			*buf = must(malloc(*size));
+		}
+		r = tarn_data_record_read(record, k, *buf, *size);
+		*ret_bytes += n;
+	}
+	return r;
+}
+
+/* One sample, of any kind. */
+static int read_sample(const struct data_set *set, tarn_data *data,
+	struct tarn_data_request *request, uint64_t *size, struct figures *f)
+{
+	struct tarn_data_source_info info;
+	struct tarn_data_sample sample;
+	int r = tarn_data_get(data, f->samples, request, &sample);
+
+	if (r < 0)
+		return r;
+	tarn_data_source_info(set->sources[sample.source], &info);
+	if (info.n_records)
+		return read_record(set->sources[sample.source], sample.sample,
+			&request->tokens, size, &f->bytes);
+	f->tokens += sample.n_tokens;
+	f->bytes += f->has_tokens ? (uint64_t)sample.n_tokens * info.token_bytes
+				  : request->size;
+	return 0;
+}
+
+static int measure(const struct data_set *set, tarn_data *data, double seconds,
+	struct figures *f)
 {
 	struct tarn_data_info info;
 	struct tarn_data_request request = {.size = 0};
 	int64_t begun = live_now();
+	uint64_t size;
 	int r = 0;
 
 	tarn_data_info(data, &info);
-	request.size = info.sample_bytes;
-	request.tokens = must(malloc(info.sample_bytes));
+	size = request.size = info.sample_bytes;
+	f->has_tokens = info.sample_tokens > 0;
+	request.tokens = must(malloc(size + 1));
 	while (r >= 0 && (!f->samples || f->seconds < seconds)) {
-		struct tarn_data_sample sample;
-
-		r = tarn_data_get(data, f->samples, &request, &sample);
+		r = read_sample(set, data, &request, &size, f);
 		f->seconds = since(begun);
 		if (r >= 0 && !f->samples++)
 			f->first_seconds = f->seconds;
-		f->tokens += r < 0 ? 0 : sample.n_tokens;
 	}
 	free(request.tokens);
 	return r < 0 ? print_error() : EXIT_DONE;
@@ -70,11 +112,12 @@ static void print_figures(const struct figures *f)
 		1e3 * f->open_seconds,
 		size_text((double)f->open_memory, memory),
 		1e3 * f->first_seconds);
-	printf("%" PRIu64 " samples in %.2f s: %.0f samples/s, %.1f million "
-	       "tokens/s, %s/s of files\n",
-		f->samples, f->seconds, (double)f->samples / f->seconds,
-		(double)f->tokens / f->seconds / 1e6,
-		size_text((double)f->bytes / f->seconds, rate));
+	printf("%" PRIu64 " samples in %.2f s: %.0f samples/s, ", f->samples,
+		f->seconds, (double)f->samples / f->seconds);
+	if (f->has_tokens)
+		printf("%.1f million tokens/s, ",
+			(double)f->tokens / f->seconds / 1e6);
+	printf("%s/s\n", size_text((double)f->bytes / f->seconds, rate));
 }
 
 static int print_json(const struct figures *f)
@@ -94,24 +137,20 @@ static int print_json(const struct figures *f)
 static int bench(const struct usage *usage, const struct data_line *line,
 	double seconds, char **paths, int n, struct figures *f)
 {
-	_cleanup_source_ tarn_data_source *source = NULL;
+	_cleanup_data_set_ struct data_set set = {.n = 0};
 	_cleanup_data_ tarn_data *data = NULL;
-	struct tarn_data_source_info info;
 	uint64_t before = private_memory(), after;
 	int64_t begun = live_now();
-	int r = data_source(usage, line, paths, n, &source);
+	int r = data_set_open(usage, line, paths, n, &set);
 
 	if (r == OPTIONS_DONE)
-		r = data_dataset(usage, line, source, &data);
+		r = data_dataset(usage, line, &set, &data);
 	if (r != OPTIONS_DONE)
 		return r;
 	f->open_seconds = since(begun);
 	after = private_memory();
 	f->open_memory = after > before ? after - before : 0;
-	r = measure(data, seconds, f);
-	tarn_data_source_info(source, &info);
-	f->bytes = f->tokens * info.token_bytes;
-	return r;
+	return measure(&set, data, seconds, f);
 }
 
 int data_bench(int argc, char **argv)
@@ -132,7 +171,7 @@ int data_bench(int argc, char **argv)
 		{0},
 	};
 	const struct usage usage = {.verb = "data bench",
-		.arguments = "--seq-len L [OPTION]... FILE...",
+		.arguments = "[OPTION]... FILE[@WEIGHT]...",
 		.about = "Opens files as a dataset and reads samples in order, "
 			 "in one thread.",
 		.options = rows,

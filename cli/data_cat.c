@@ -9,12 +9,15 @@
 #include "cli/data.h"
 #include "cli/json.h"
 #include "cli/message.h"
+#include "cli/size.h"
+#include "cli/text.h"
 
 struct cat {
 	tarn_data *data;
+	struct data_set set;
 	struct tarn_data_info info;
 	struct tarn_data_request request;
-	bool json, pieces;
+	bool json, pieces, records;
 	uint64_t end;         /* of positions */
 	uint64_t first, n;    /* of each batch */
 	uint64_t batch, left; /* samples to print */
@@ -40,12 +43,102 @@ static json_t *numbers(const struct cat *cat, bool segments)
 	return array;
 }
 
-static int print_json(const struct cat *cat, uint64_t g,
+/* Where there are several sources, which one it is of. */
+static json_t *begin_json(const struct cat *cat, uint64_t g,
 	const struct tarn_data_sample *sample)
 {
 	json_t *object = must(json_object());
 
 	json_put(object, "g", json_u64(g));
+	if (cat->set.n > 1)
+		json_put(object, "source", json_u64(sample->source));
+	return object;
+}
+
+static void begin_line(const struct cat *cat, uint64_t g,
+	const struct tarn_data_sample *sample)
+{
+	printf("%" PRIu64 ": ", g);
+	if (cat->set.n > 1)
+		printf("source %u: ", sample->source);
+}
+
+/* ---- rows and records -------------------------------------------------------- */
+
+static int print_row(const struct cat *cat, uint64_t g,
+	const struct tarn_data_sample *sample)
+{
+	json_t *object;
+
+	if (cat->json) {
+		object = begin_json(cat, g, sample);
+		json_put(object, "row", json_u64(sample->sample));
+		return json_print(object);
+	}
+	begin_line(cat, g, sample);
+	printf("row %" PRIu64 "\n", sample->sample);
+	return EXIT_DONE;
+}
+
+static json_t *fields_json(const tarn_data_record *record)
+{
+	json_t *fields = must(json_object());
+
+	for (size_t i = 0; i < tarn_data_record_count(record); i++) {
+		const struct tarn_data_field *f =
+			tarn_data_record_field(record, i);
+		json_t *field = must(json_object()), *name = json_text(f->name);
+
+		json_put(field, "size", json_u64(f->size));
+		if (f->path) {
+			json_put(field, "path", json_text(f->path));
+			json_put(field, "offset", json_u64(f->offset));
+		}
+		json_put(fields, json_string_value(name), field);
+		json_decref(name);
+	}
+	return fields;
+}
+
+static int print_record(const struct cat *cat, uint64_t g,
+	const struct tarn_data_sample *sample)
+{
+	_cleanup_record_ tarn_data_record *record = NULL;
+	char size[SIZE_TEXT_MAX];
+	json_t *object;
+
+	if (tarn_data_source_record(cat->set.sources[sample->source],
+		    sample->sample, &record) < 0)
+		return print_error();
+	if (cat->json) {
+		object = begin_json(cat, g, sample);
+		json_put(object, "record", json_u64(sample->sample));
+		json_put(
+			object, "key", json_text(tarn_data_record_key(record)));
+		json_put(object, "fields", fields_json(record));
+		return json_print(object);
+	}
+	begin_line(cat, g, sample);
+	text_put(stdout, tarn_data_record_key(record));
+	for (size_t i = 0; i < tarn_data_record_count(record); i++) {
+		const struct tarn_data_field *f =
+			tarn_data_record_field(record, i);
+
+		fputs(i ? ", " : ": ", stdout);
+		text_put(stdout, f->name);
+		printf(" %s", size_text((double)f->size, size));
+	}
+	putchar('\n');
+	return EXIT_DONE;
+}
+
+/* ---- tokens -------------------------------------------------------------------- */
+
+static int print_json(const struct cat *cat, uint64_t g,
+	const struct tarn_data_sample *sample)
+{
+	json_t *object = begin_json(cat, g, sample);
+
 	json_put(object, "document", json_u64(sample->document));
 	json_put(object, "tokens", numbers(cat, false));
 	if (cat->pieces)
@@ -59,9 +152,14 @@ static int print_sample(struct cat *cat, uint64_t g)
 
 	if (tarn_data_get(cat->data, g, &cat->request, &sample) < 0)
 		return print_error();
+	if (cat->records)
+		return print_record(cat, g, &sample);
+	if (!cat->info.sample_tokens)
+		return print_row(cat, g, &sample);
 	if (cat->json)
 		return print_json(cat, g, &sample);
-	printf("%" PRIu64 ": document %" PRIu64 ":", g, sample.document);
+	begin_line(cat, g, &sample);
+	printf("document %" PRIu64 ":", sample.document);
 	for (uint32_t i = 0; i < sample.n_tokens; i++) {
 		/* Where another document's begin. */
 		if (i && cat->request.segments[i] !=
@@ -99,14 +197,17 @@ static int print_all(struct cat *cat, uint64_t g)
 
 static int prepare(struct cat *cat, const struct data_line *line)
 {
+	struct tarn_data_source_info info;
 	uint64_t n;
 
+	tarn_data_source_info(cat->set.sources[0], &info);
+	cat->records = info.n_records > 0;
 	tarn_data_info(cat->data, &cat->info);
-	n = cat->info.sample_tokens;
+	n = cat->info.sample_tokens + 1;
 	cat->pieces = line->windows && *line->windows == 'p';
 	cat->request.document = true;
 	cat->request.size = cat->info.sample_bytes;
-	cat->request.tokens = must(malloc(cat->info.sample_bytes));
+	cat->request.tokens = must(malloc(cat->info.sample_bytes + 1));
 	cat->request.segments = must(calloc(n, sizeof(int32_t)));
 	return OPTIONS_DONE;
 }
@@ -158,12 +259,11 @@ static int place(const struct usage *usage, const struct place *text,
 static int cat_files(const struct usage *usage, const struct data_line *line,
 	const struct place *text, struct cat *cat, char **paths, int n)
 {
-	_cleanup_source_ tarn_data_source *source = NULL;
 	uint64_t g = 0;
-	int r = data_source(usage, line, paths, n, &source);
+	int r = data_set_open(usage, line, paths, n, &cat->set);
 
 	if (r == OPTIONS_DONE)
-		r = data_dataset(usage, line, source, &cat->data);
+		r = data_dataset(usage, line, &cat->set, &cat->data);
 	if (r == OPTIONS_DONE)
 		r = prepare(cat, line);
 	if (r == OPTIONS_DONE)
@@ -173,6 +273,7 @@ static int cat_files(const struct usage *usage, const struct data_line *line,
 	free(cat->request.tokens);
 	free(cat->request.segments);
 	tarn_data_free(cat->data);
+	data_set_end(&cat->set);
 	return r;
 }
 
@@ -203,9 +304,10 @@ int data_cat(int argc, char **argv)
 		{0},
 	};
 	const struct usage usage = {.verb = "data cat",
-		.arguments = "--seq-len L [OPTION]... FILE...",
+		.arguments = "[OPTION]... FILE[@WEIGHT]...",
 		.about = "Prints the samples that a rank gets, in order: "
-			 "position, first document, tokens.",
+			 "position, then\nfirst document and tokens, "
+			 "or the row, or key and fields of the record.",
 		.options = rows,
 		.args_min = 1,
 		.args_max = -1};

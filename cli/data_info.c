@@ -143,7 +143,7 @@ static json_t *class_json(const struct lengths *l, int i)
 	return object;
 }
 
-static int print_json(
+static json_t *tokens_json(
 	const struct tarn_data_source_info *info, const struct lengths *l)
 {
 	json_t *object = must(json_object()), *lengths = must(json_array());
@@ -163,25 +163,107 @@ static int print_json(
 	json_put(object, "shortest", json_u64(l->least));
 	json_put(object, "longest", json_u64(l->most));
 	json_put(object, "lengths", lengths);
-	return json_print(object);
+	return object;
+}
+
+/* ---- sources ---------------------------------------------------------------------- */
+
+static int tokens_info(const tarn_data_source *source,
+	const struct tarn_data_source_info *info, json_t **ret_json)
+{
+	struct lengths lengths;
+	int r = count(source, info->n_documents, &lengths);
+
+	if (r != EXIT_DONE)
+		return r;
+	if (ret_json)
+		*ret_json = tokens_json(info, &lengths);
+	else
+		print_info(info, &lengths);
+	return EXIT_DONE;
+}
+
+static int rows_info(
+	const struct tarn_data_source_info *info, json_t **ret_json)
+{
+	if (ret_json) {
+		*ret_json = must(json_object());
+		json_put(*ret_json, "format", json_text(info->format));
+		json_put(*ret_json, "rows", json_u64(info->n_rows));
+		json_put(*ret_json, "dtype",
+			json_text(tarn_dtype_name(info->dtype)));
+	} else {
+		printf("%" PRIu64 " row%s of %s\n", info->n_rows,
+			info->n_rows == 1 ? "" : "s",
+			tarn_dtype_name(info->dtype));
+	}
+	return EXIT_DONE;
+}
+
+/* In *ret_json where that is not NULL, else as text. */
+static int source_info(const tarn_data_source *source, json_t **ret_json)
+{
+	struct tarn_data_source_info info;
+
+	tarn_data_source_info(source, &info);
+	if (!strcmp(info.format, "tar"))
+		return data_records_info(source, ret_json);
+	return strcmp(info.format, "rows")
+		       ? tokens_info(source, &info, ret_json)
+		       : rows_info(&info, ret_json);
+}
+
+static int set_json(const struct data_set *set)
+{
+	json_t *all = must(json_object()), *list = must(json_array());
+	int r = EXIT_DONE;
+
+	for (uint32_t i = 0; r == EXIT_DONE && i < set->n; i++) {
+		json_t *one = NULL;
+
+		r = source_info(set->sources[i], &one);
+		if (r == EXIT_DONE && set->n == 1) {
+			json_decref(list);
+			json_decref(all);
+			return json_print(one);
+		}
+		if (r == EXIT_DONE && json_array_append_new(list, one) < 0)
+			must(NULL);
+	}
+	json_put(all, "sources", list);
+	if (r == EXIT_DONE)
+		return json_print(all);
+	json_decref(all);
+	return r;
+}
+
+static int print_set(const struct data_set *set)
+{
+	int r = EXIT_DONE;
+
+	for (uint32_t i = 0; r == EXIT_DONE && i < set->n; i++) {
+		if (set->n > 1)
+			printf("%ssource %u: ", i ? "\n" : "", i);
+		r = source_info(set->sources[i], NULL);
+	}
+	return r;
 }
 
 /* ---- the verb --------------------------------------------------------------------- */
 
 int data_info(int argc, char **argv)
 {
-	_cleanup_source_ tarn_data_source *source = NULL;
-	struct tarn_data_source_info info;
+	_cleanup_data_set_ struct data_set set = {.n = 0};
 	struct data_line line = {.dtype = NULL};
-	struct lengths lengths;
 	bool json = false;
 	const struct option_row rows[] = {
-		OPTION_DTYPE(line), OPTION_JSON(&json), {0}};
+		OPTIONS_SOURCE(line), OPTION_JSON(&json), {0}};
 	const struct usage usage = {.verb = "data info",
 		.arguments = "[OPTION]... FILE...",
 		.about = "Counts documents and tokens of files, which together "
 			 "are one source, and shows\nhow many documents have "
-			 "which lengths.",
+			 "which lengths; or the records of tar shards, and "
+			 "their\nfields.",
 		.options = rows,
 		.args_min = 1,
 		.args_max = -1};
@@ -190,15 +272,8 @@ int data_info(int argc, char **argv)
 
 	if (r != OPTIONS_DONE)
 		return r;
-	r = data_source(&usage, &line, args, n, &source);
+	r = data_set_open(&usage, &line, args, n, &set);
 	if (r != OPTIONS_DONE)
 		return r;
-	tarn_data_source_info(source, &info);
-	r = count(source, info.n_documents, &lengths);
-	if (r != EXIT_DONE)
-		return r;
-	if (json)
-		return print_json(&info, &lengths);
-	print_info(&info, &lengths);
-	return EXIT_DONE;
+	return json ? set_json(&set) : print_set(&set);
 }

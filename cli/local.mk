@@ -28,6 +28,8 @@ cli_tarn_SOURCES = \
 	cli/data_bench.c \
 	cli/data_cat.c \
 	cli/data_info.c \
+	cli/data_open.c \
+	cli/data_records.c \
 	cli/doctor/daemon.c \
 	cli/doctor/doctor.c \
 	cli/doctor/doctor.h \
