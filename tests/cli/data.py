@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: MIT
 """tarn data against numpy: files that numpy wrote as Megatron and datatrove lay
 them out have their documents, tokens and lengths; samples are slices of them;
-what ranks of any world get is together what one gets. Where megatron-core can
-be imported, its own reader and writer are asked, too."""
+what ranks of any world get is together what one gets."""
 import json
 import os
 import struct
@@ -160,30 +159,8 @@ def benched(folder):
        figures["seconds"] >= 0.1, "data bench counts", "", figures)
 
 
-def megatron(folder):
-    try:
-        from megatron.core.datasets.indexed_dataset import IndexedDataset, \
-            IndexedDatasetBuilder
-        import torch
-    except ImportError:
-        ok(True, "Megatron's own files # SKIP megatron-core is not installed")
-        return
-    documents = some(200, 100, 60000)
-    builder = IndexedDatasetBuilder(folder + "/own.bin", dtype=np.uint16)
-    for d in documents:
-        builder.add_document(torch.tensor(d), [len(d)])
-    builder.finalize(folder + "/own.idx")
-    theirs = IndexedDataset(folder + "/own")
-    ours = lines("--seq-len", 1000, "--windows", "padded", "--shuffle", "none",
-                 folder + "/own")
-    used = [[t for t, s in zip(o["tokens"], o["segments"]) if s] for o in ours]
-    ok(used == [theirs[i].tolist() for i in range(200) if len(theirs[i]) > 1],
-       "Megatron's own files are read as Megatron reads them")
-
-
 with tempfile.TemporaryDirectory() as where:
     info(where)
     samples(where)
     benched(where)
-    megatron(where)
 finish()

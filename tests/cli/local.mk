@@ -18,6 +18,7 @@ CLI_SCRIPT_TESTS = \
 	tests/cli/cli_top.py \
 	tests/cli/copy.sh \
 	tests/cli/data.py \
+	tests/cli/data_peers.py \
 	tests/cli/data_tar.py \
 	tests/cli/doctor.sh \
 	tests/cli/engine.sh \
