@@ -11,6 +11,7 @@ FUZZ_TESTS = \
 	tests/fuzz/index \
 	tests/fuzz/npy \
 	tests/fuzz/safetensors \
+	tests/fuzz/tar \
 	tests/fuzz/values \
 	tests/fuzz/wire \
 	$(NULL)
@@ -74,6 +75,7 @@ tests_fuzz_safetensors_SOURCES = \
 	tests/fuzz/safetensors.c $(FUZZ_FILES) $(FUZZ_RUN)
 tests_fuzz_safetensors_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
 tests_fuzz_safetensors_LDADD = $(FUZZ_JSON_LIBS)
+tests_fuzz_tar_SOURCES = tests/fuzz/tar.c $(FUZZ_RUN)
 tests_fuzz_values_SOURCES = tests/fuzz/values.c $(FUZZ_TEXT) $(FUZZ_RUN)
 tests_fuzz_wire_SOURCES = tests/fuzz/wire.c $(FUZZ_SERVER) $(FUZZ_RUN)
 tests_fuzz_wire_LDADD = $(DAEMON_LIBS)
@@ -89,6 +91,7 @@ noinst_PROGRAMS += \
 	tests/fuzz/fuzz_index \
 	tests/fuzz/fuzz_npy \
 	tests/fuzz/fuzz_safetensors \
+	tests/fuzz/fuzz_tar \
 	tests/fuzz/fuzz_values \
 	tests/fuzz/fuzz_wire \
 	$(NULL)
@@ -113,6 +116,8 @@ tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/safetensors.c $(FUZZ_FILES)
 tests_fuzz_fuzz_safetensors_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
 tests_fuzz_fuzz_safetensors_LDADD = $(FUZZ_JSON_LIBS)
 tests_fuzz_fuzz_safetensors_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_fuzz_tar_SOURCES = tests/fuzz/tar.c
+tests_fuzz_fuzz_tar_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_values_SOURCES = tests/fuzz/values.c $(FUZZ_TEXT)
 tests_fuzz_fuzz_values_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_wire_SOURCES = tests/fuzz/wire.c $(FUZZ_SERVER)
@@ -132,6 +137,7 @@ EXTRA_DIST += \
 	tests/fuzz/index.dict \
 	tests/fuzz/npy.dict \
 	tests/fuzz/safetensors.dict \
+	tests/fuzz/tar.dict \
 	tests/fuzz/values.dict \
 	tests/fuzz/wire.dict \
 	$(NULL)
