@@ -27,10 +27,11 @@ const struct verb data_verbs[] = {
 int cmd_data(int argc, char **argv)
 {
 	return verbs_run(data_verbs, "data",
-		"Looks at samples as training jobs read them: Megatron's .bin "
-		"and .idx, datatrove's\n.ds, integers in .npy, FILE:TENSOR "
-		"and the store, and tokens alone; rows of other\ntensors; and "
-		"records of tar shards. FILE@WEIGHT mixes sources.",
+		"Looks at samples as training jobs read them: tokens of "
+		"Megatron's .bin and .idx,\ndatatrove's .ds, integers in "
+		".npy, FILE:TENSOR and the store, and raw files;\nrows "
+		"of other tensors; records of tar shards. FILE@WEIGHT mixes "
+		"sources.",
 		argc, argv);
 }
 

@@ -411,7 +411,8 @@ static void test_mixed_formats(void)
 	tars_write(&t, shard);
 	is_int(-EINVAL, tarn_data_source_open(paths, 2, NULL, &s),
 		"a tar file and another are no source");
-	has_str("it is no tar file", tarn_error_message(), "and it says so");
+	has_str("it is no tar file", tarn_error_message(),
+		"the sentence says which is none");
 	corpus_write(side, "tokens", 6);
 	paths[0] = side;
 	paths[1] = shard;
@@ -445,7 +446,7 @@ static void test_changes(void)
 	if (!f || fwrite("more", 1, 4, f) != 4 || fclose(f) == EOF)
 		bail("%s: %m", shard);
 	has_str("s.tar: ", text_of(s, 0), "a shard that grows is an error");
-	has_str("changed", text_of(s, 0), "and it says so");
+	has_str("changed", text_of(s, 0), "the sentence says that it changed");
 	tarn_data_source_unref(s);
 	write_one("second");
 	s = open_shard(true);
@@ -654,7 +655,8 @@ static void test_columns(void)
 		"a field needs room");
 	is_int(-ERANGE, tarn_data_record_read(record, 5, small, 4),
 		"there is no sixth field");
-	ok(!tarn_data_record_field(record, 5), "and nothing to say of it");
+	ok(!tarn_data_record_field(record, 5),
+		"a sixth field has no description");
 	tarn_data_source_unref(s);
 	ok(field_is(record, "label", TARN_I64, "8"),
 		"a record keeps its source");

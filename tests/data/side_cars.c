@@ -94,7 +94,8 @@ static void test_kept(const struct corpus *c)
 	ok(tables(&g) == 1 && calls > 0 && first == none,
 		"a table is kept beside the file");
 	second = samples(true, TARN_WINDOWS_PADDED, 20, &calls);
-	ok(second == first && calls == 0, "and used without reading lengths");
+	ok(second == first && calls == 0,
+		"a table that is there is used without reading lengths");
 	other = samples(true, TARN_WINDOWS_PADDED, 30, &calls);
 	ok(other < first && calls > 0, "other windows have another");
 	other = samples(true, TARN_WINDOWS_PACKED, 20, &calls);

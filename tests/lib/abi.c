@@ -38,6 +38,8 @@ static void test_sizes(void)
 		SIZE_IS(tarn_completion, 448),
 		SIZE_IS(tarn_copy_info, 136),
 		SIZE_IS(tarn_copy_options, 136),
+		SIZE_IS(tarn_data_column, 32),
+		SIZE_IS(tarn_data_field, 168),
 		SIZE_IS(tarn_data_info, 96),
 		SIZE_IS(tarn_data_options, 144),
 		SIZE_IS(tarn_data_order, 264),

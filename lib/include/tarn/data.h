@@ -262,13 +262,17 @@ TARN_PUBLIC int tarn_data_source_read(const tarn_data_source *source,
  *
  * Columns are records, too: field c of record i is sample i of column c.
  *
- *	tarn_data_record *record;
+ *	const char *shard = "images-0000.tar";
+ *	tarn_data_source *images = NULL;
+ *	tarn_data_record *record = NULL;
  *
- *	r = tarn_data_source_record(source, 17, &record);
+ *	r = tarn_data_source_open(&shard, 1, NULL, &images);
+ *	if (r >= 0)
+ *		r = tarn_data_source_record(images, 17, &record);
  *	for (size_t i = 0; r >= 0 && i < tarn_data_record_count(record); i++)
  *		puts(tarn_data_record_field(record, i)->name);
- *	if (r >= 0)
- *		tarn_data_record_free(record);
+ *	record = tarn_data_record_free(record);
+ *	images = tarn_data_source_unref(images);
  *
  * The index of a shard says where each member is. A member's head is read again
  * when its bytes are, so an index that is wrong leads to an error, and not to
