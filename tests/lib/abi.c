@@ -322,5 +322,5 @@ int main(void)
 	tarn_file_unref(file);
 	unlink(path);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(111);
+	return done(113);
 }
