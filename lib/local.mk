@@ -378,6 +378,7 @@ lib_libcore_la_SOURCES = \
 	lib/set/refit_sparse.c \
 	lib/set/rows.c \
 	lib/set/rows.h \
+	lib/data/chain.c \
 	lib/data/columns.c \
 	lib/data/dataset.c \
 	lib/data/dataset.h \

@@ -25,6 +25,8 @@ struct data_columns *data_columns_free(struct data_columns *columns)
 
 uint64_t data_source_count(const tarn_data_source *source)
 {
+	if (source->chain)
+		return source->chain->n_records;
 	if (source->columns)
 		return source->columns->n_records;
 	if (source->shards)

@@ -110,7 +110,7 @@ static int check_rows(tarn_data *data, const tarn_data_source *source, size_t i)
 
 static const char *source_has(const tarn_data_source *source)
 {
-	if (source->shards || source->columns)
+	if (data_has_records(source))
 		return "records";
 	if (source->ragged)
 		return "ragged rows, for columns,";

@@ -222,6 +222,13 @@ static int add_sample(tarn_data_record *record, const char *prefix,
 {
 	if (source->columns)
 		return add_columns(record, prefix, source->columns, i);
+	if (source->chain) {
+		const struct data_link *link =
+			data_chain_find(source->chain, i);
+
+		return add_sample(
+			record, prefix, link->source, i - link->first);
+	}
 	if (source->shards)
 		return add_members(record, prefix, source, i);
 	return source->rows ? add_row(record, prefix, source, i)
@@ -234,7 +241,7 @@ int tarn_data_source_record(
 	tarn_data_record *record;
 	int r;
 
-	if (!source->columns && !source->shards)
+	if (!data_has_records(source))
 		return tarn_fail(EINVAL,
 			"data: a source of %s has no records: make it a column",
 			source->format);

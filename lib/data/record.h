@@ -38,6 +38,28 @@ struct data_columns {
 	struct data_column *at;
 };
 
+/* Sources one after another: records of number first to that of the next. */
+struct data_link {
+	tarn_data_source *source;
+	uint64_t first;
+};
+
+struct data_chain {
+	size_t n;
+	uint64_t n_records;
+	struct data_link *at;
+};
+
+struct data_chain *data_chain_free(struct data_chain *chain);
+/* The one that has a record. */
+const struct data_link *data_chain_find(
+	const struct data_chain *chain, uint64_t record);
+
 struct data_columns *data_columns_free(struct data_columns *columns);
+static inline bool data_has_records(const tarn_data_source *source)
+{
+	return source->columns || source->shards || source->chain;
+}
+
 /* The samples that a source has as a column: rows, documents or records. */
 uint64_t data_source_count(const tarn_data_source *source);

@@ -50,6 +50,7 @@ tarn_data_source *tarn_data_source_unref(tarn_data_source *source)
 	tarn_tensor_unref(source->ragged);
 	data_shards_free(source->shards);
 	data_columns_free(source->columns);
+	data_chain_free(source->chain);
 	free(source);
 	return NULL;
 }
@@ -282,7 +283,7 @@ void tarn_data_source_info(
 		ret->n_rows = data_source_count(source);
 	if (source->shards)
 		ret->n_files = source->shards->n;
-	if (source->shards || source->columns)
+	if (data_has_records(source))
 		ret->n_records = data_source_count(source);
 	if (!source->ragged)
 		return;

@@ -53,6 +53,7 @@ struct tarn_data_source {
 	/* Samples are records; there are no parts then. */
 	struct data_shards *shards;
 	struct data_columns *columns;
+	struct data_chain *chain;
 };
 
 /* Without anything in it; NULL after a failure. */

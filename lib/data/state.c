@@ -76,6 +76,26 @@ static int mark_column(const struct data_column *column, uint64_t hash[2])
 	return 0;
 }
 
+/* As of parts: of some only what they are, beside their numbers. */
+static int mark_chain(const struct data_chain *chain, uint64_t hash[2])
+{
+	size_t step = chain->n / MARK_PARTS + 1;
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < chain->n; i++) {
+		const struct data_link *link = &chain->at[i];
+		uint64_t mark[2];
+
+		data_hash(&link->first, sizeof(link->first), hash);
+		if (i % step)
+			continue;
+		r = data_source_mark(link->source, mark);
+		if (r >= 0)
+			data_hash(mark, sizeof(mark), hash);
+	}
+	return r;
+}
+
 int data_source_mark(const tarn_data_source *source, uint64_t ret[2])
 {
 	size_t step = source->n_parts / MARK_PARTS + 1;
@@ -92,6 +112,8 @@ int data_source_mark(const tarn_data_source *source, uint64_t ret[2])
 	for (size_t i = 0; r >= 0 && source->columns && i < source->columns->n;
 		i++)
 		r = mark_column(&source->columns->at[i], ret);
+	if (r >= 0 && source->chain)
+		r = mark_chain(source->chain, ret);
 	for (size_t i = 0; r >= 0 && i < source->n_parts; i++)
 		r = mark_part(
 			&source->parts[i], source->width, i % step == 0, ret);

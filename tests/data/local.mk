@@ -1,11 +1,13 @@
 # Data: order, mixing, sources, windows and packing, and the dataset of them all.
 DATA_TESTS = \
+	tests/data/columns \
 	tests/data/elastic \
 	tests/data/mixture \
 	tests/data/order \
 	tests/data/order_quality \
 	tests/data/plan \
 	tests/data/records \
+	tests/data/records_hostile \
 	tests/data/side_cars \
 	tests/data/sources \
 	tests/data/windows \
@@ -14,8 +16,12 @@ check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
 DATA_CORPUS = tests/data/corpus.c tests/data/corpus.h
 DATA_TARS = tests/data/tars.c tests/data/tars.h
+tests_data_columns_SOURCES = \
+	$(DATA_CORPUS) $(DATA_TARS) tests/data/columns.c
 tests_data_records_SOURCES = \
 	$(DATA_CORPUS) $(DATA_TARS) tests/data/records.c
+tests_data_records_hostile_SOURCES = \
+	$(DATA_CORPUS) $(DATA_TARS) tests/data/records_hostile.c
 tests_data_side_cars_SOURCES = $(DATA_CORPUS) tests/data/side_cars.c
 tests_data_sources_SOURCES = $(DATA_CORPUS) tests/data/sources.c
 DATA_SETS = $(DATA_CORPUS) tests/data/datasets.c tests/data/datasets.h

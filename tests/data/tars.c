@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tarn/tarn.h>
+
 #include "tests/data/corpus.h"
+#include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
 static unsigned char *room_for(struct tar_made *t, size_t n)
@@ -95,4 +98,50 @@ void tars_write(struct tar_made *t, const char *path)
 	corpus_write(path, t->at, t->n);
 	free(t->at);
 	*t = (struct tar_made) {.n = 0};
+}
+
+/* ---- records ------------------------------------------------------------------- */
+
+tarn_data_source *records_open(const char *shard, bool side_car)
+{
+	const struct tarn_data_source_options options = {.side_car = side_car};
+	const char *path = shard;
+	tarn_data_source *s;
+
+	must(tarn_data_source_open(&path, 1, &options, &s));
+	return s;
+}
+
+const char *records_text(const tarn_data_source *s, uint64_t i)
+{
+	static char text[16384];
+	tarn_data_record *record;
+	size_t at;
+
+	if (tarn_data_source_record(s, i, &record) < 0)
+		return tarn_error_message();
+	at = (size_t)snprintf(
+		text, sizeof(text), "%s", tarn_data_record_key(record));
+	for (size_t k = 0; k < tarn_data_record_count(record); k++) {
+		const struct tarn_data_field *f =
+			tarn_data_record_field(record, k);
+		char value[1024] = "";
+
+		if (tarn_data_record_read(record, k, value, sizeof(value) - 1) <
+			0)
+			snprintf(value, sizeof(value), "%s",
+				tarn_error_message());
+		at += (size_t)snprintf(
+			text + at, sizeof(text) - at, " %s=%s", f->name, value);
+	}
+	tarn_data_record_free(record);
+	return text;
+}
+
+uint64_t records_count(const tarn_data_source *s)
+{
+	struct tarn_data_source_info info;
+
+	tarn_data_source_info(s, &info);
+	return info.n_records;
 }

@@ -2,8 +2,11 @@
 /* Tar files made by hand, right ones and wrong ones. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <tarn/data.h>
 
 struct tar_made {
 	unsigned char *at;
@@ -25,3 +28,9 @@ void tars_end(struct tar_made *t);
 void tars_poke(struct tar_made *t, size_t at, const void *bytes, size_t size);
 /* Writes it as a file, and forgets it. */
 void tars_write(struct tar_made *t, const char *path);
+
+/* A shard as a source; how many records it has; record i as "KEY field=text ...",
+ * static until the next call, or the sentence of what went wrong. */
+tarn_data_source *records_open(const char *shard, bool side_car);
+uint64_t records_count(const tarn_data_source *s);
+const char *records_text(const tarn_data_source *s, uint64_t i);

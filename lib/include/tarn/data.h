@@ -210,7 +210,7 @@ TARN_PUBLIC tarn_data_source *tarn_data_source_unref(
 
 struct tarn_data_source_info {
 	/* "megatron", "datatrove", "tensor", "raw", "mixed" of these; "ragged",
-	 * "rows"; "tar", "columns". Static. */
+	 * "rows"; "tar", "columns", "chain". Static. */
 	const char *format;
 	enum tarn_dtype dtype; /* NONE where a token has 3 bytes */
 	unsigned token_bytes;  /* 0: there are no tokens */
@@ -297,6 +297,12 @@ struct tarn_data_column {
  * differ, or a name comes twice; -E2BIG: more than TARN_DATA_FIELDS_MAX.
  */
 TARN_PUBLIC int tarn_data_source_columns(const struct tarn_data_column *columns,
+	size_t n, tarn_data_source **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* A source of the records of n others, those of one after those of the one before
+ * it: of tables that come in batches. Their fields may differ. It has references to
+ * all. -EINVAL: one has no records; -EOVERFLOW: there are more than 2^63. */
+TARN_PUBLIC int tarn_data_source_chain(tarn_data_source *const *sources,
 	size_t n, tarn_data_source **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* A source of ragged rows, of any dtype: sample i is
