@@ -77,6 +77,7 @@ BENCHES = \
 	bench/convert.sh \
 	bench/data.sh \
 	bench/data_order.sh \
+	bench/data_tar.sh \
 	bench/fill.sh \
 	bench/first_load.sh \
 	bench/first_use.sh \
@@ -112,6 +113,7 @@ EXTRA_DIST += \
 	$(BENCHES) \
 	bench/daemon.sh \
 	bench/fio.sh \
+	bench/data_tar.py \
 	bench/first_load.py \
 	bench/from_pretrained.py \
 	bench/gather.py \
