@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,13 +136,26 @@ void data_set_end(struct data_set *set)
 	free(set->weights);
 }
 
+/* Is it a file, or Megatron's two without their endings? */
+static bool is_there(const char *path)
+{
+	char *index;
+	bool is;
+
+	if (asprintf(&index, "%s.idx", path) < 0)
+		must(NULL);
+	is = cli_is_file(path) || cli_is_file(index);
+	free(index);
+	return is;
+}
+
 /* The weight behind the last '@', which is cut off; 0: there is none. */
 static double cut_weight(char *arg)
 {
 	char *at = strrchr(arg, '@'), *end;
 	double weight;
 
-	if (!at || at == arg || cli_is_file(arg))
+	if (!at || at == arg || is_there(arg))
 		return 0;
 	weight = strtod(at + 1, &end);
 	if (end == at + 1 || *end || !isfinite(weight) || weight <= 0)
@@ -163,12 +177,12 @@ static bool take_weights(char **args, int n, double *weights)
 	return any;
 }
 
-/* Are they files that can be parts of one source? A name of one that is not there
- * is one of a tensor. */
+/* Are they files that can be parts of one source? What is not there may be a
+ * tensor's name. */
 static bool are_files(char **args, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (is_tensor(args[i]))
+		if (!is_there(args[i]) || is_tensor(args[i]))
 			return false;
 	return true;
 }

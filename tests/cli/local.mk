@@ -19,6 +19,7 @@ CLI_SCRIPT_TESTS = \
 	tests/cli/copy.sh \
 	tests/cli/data.py \
 	tests/cli/data_peers.py \
+	tests/cli/data_sources.py \
 	tests/cli/data_tar.py \
 	tests/cli/doctor.sh \
 	tests/cli/engine.sh \
