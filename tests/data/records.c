@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,58 @@ static bool all_are_right(const tarn_data_source *s, uint64_t n)
 	return true;
 }
 
+struct reading {
+	const tarn_data_source *source;
+	uint64_t n, step;
+	pthread_t thread;
+	bool good;
+};
+
+/* Number i is in the key and the second field of record i. */
+static bool read_one(const tarn_data_source *s, uint64_t i)
+{
+	tarn_data_record *record;
+	char text[64] = "";
+	bool good;
+
+	if (tarn_data_source_record(s, i, &record) < 0)
+		return false;
+	good = tarn_data_record_read(record, 1, text, sizeof(text) - 1) >= 0 &&
+	       strtoull(text, NULL, 10) == i &&
+	       strtoull(tarn_data_record_key(record), NULL, 10) == i;
+	tarn_data_record_free(record);
+	return good;
+}
+
+static void *read_some(void *arg)
+{
+	struct reading *r = arg;
+
+	r->good = true;
+	for (uint64_t i = 0; r->good && i < 2000; i++)
+		r->good = read_one(r->source, i * r->step % r->n);
+	return NULL;
+}
+
+static void test_threads(const tarn_data_source *s, uint64_t n)
+{
+	struct reading readings[4];
+	bool good = true;
+
+	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
+		readings[i] = (struct reading) {
+			.source = s, .n = n, .step = 997 + 401 * i};
+		if (pthread_create(&readings[i].thread, NULL, read_some,
+			    &readings[i]) != 0)
+			bail("no thread");
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
+		pthread_join(readings[i].thread, NULL);
+		good = good && readings[i].good;
+	}
+	ok(good, "threads read while shards are closed and opened again");
+}
+
 static void test_shards(void)
 {
 	static char paths[SHARDS][320];
@@ -262,6 +315,8 @@ static void test_shards(void)
 		ok(all_are_right(s, n), "%s",
 			k ? "indexes beside shards are used"
 			  : "indexes are kept beside shards");
+		if (k)
+			test_threads(s, n);
 		tarn_data_source_unref(s);
 	}
 	for (int i = 0; i < SHARDS; i++) {
@@ -330,5 +385,5 @@ int main(void)
 	test_large();
 	test_crowd();
 	test_shards();
-	return done(7 + 8 + 3 + 1 + 10);
+	return done(7 + 8 + 3 + 1 + 11);
 }
