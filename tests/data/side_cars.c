@@ -69,6 +69,8 @@ static size_t tables(glob_t *ret)
 {
 	char pattern[320];
 
+	globfree(ret);
+	*ret = (glob_t) {.gl_pathc = 0};
 	snprintf(pattern, sizeof(pattern), "%s.*.tarn-table.npy", prefix);
 	return glob(pattern, 0, NULL, ret) == 0 ? ret->gl_pathc : 0;
 }

@@ -178,8 +178,9 @@ struct tarn_data_source_options {
  *
  * and all have tokens of one dtype. options may be NULL. -EINVAL: they have not,
  * or a file is raw and options do not say what its tokens are; -EBADMSG: an index is wrong, and the
- * sentence names file and byte; -ENOTSUP: elements are no integers; -ENOENT,
- * and the errors of open(2) and read(2). The caller gives *ret to
+ * sentence names file and byte; -ENOTSUP: elements are no integers, or a member of a
+ * shard has holes; -EMEDIUMTYPE: an index that is given is another shard's;
+ * -ECANCELED; -ENOENT, and the errors of open(2) and read(2). The caller gives *ret to
  * tarn_data_source_unref.
  */
 TARN_PUBLIC int tarn_data_source_open(const char *const *paths, size_t n,
@@ -275,8 +276,8 @@ TARN_PUBLIC int tarn_data_source_read(const tarn_data_source *source,
  *	images = tarn_data_source_unref(images);
  *
  * The index of a shard says where each member is. A member's head is read again
- * when its bytes are, so an index that is wrong leads to an error, and not to
- * other bytes.
+ * when its bytes are, so an index that is wrong leads to an error, or leaves records
+ * out, and never leads to other bytes.
  */
 
 /* Picked: beyond what records have; a tar file without dots in its names would
@@ -465,8 +466,8 @@ struct tarn_data_options {
  *
  * -EINVAL: an option is wrong, a source has no tokens, or none of a sample's size;
  * -E2BIG: too many sources; -EMEDIUMTYPE: a table is not the source's; -EBADMSG:
- * an index or a table is wrong; -ENOMEM, and the errors of reading. The caller
- * gives *ret to tarn_data_free.
+ * an index or a table is wrong; -ECANCELED; -ENOMEM, and the errors of reading. The
+ * caller gives *ret to tarn_data_free.
  */
 TARN_PUBLIC int tarn_data_open(tarn_data_source *const *sources, size_t n,
 	const struct tarn_data_options *options, tarn_data **ret)
