@@ -158,11 +158,24 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Calls progress until all threads have ended. */
-static int wait_for_threads(struct opening *o)
+/* Not 0: it is to end. */
+static int tell(struct opening *o)
 {
 	const struct tarn_data_source_options *options = o->options;
-	int r = 0;
+
+	if (!options || !options->progress ||
+		!options->progress(options->arg,
+			atomic_load_explicit(&o->done, memory_order_relaxed),
+			o->total))
+		return 0;
+	atomic_store_explicit(&o->failed, true, memory_order_relaxed);
+	return 1;
+}
+
+/* Calls progress at the begin, and until all threads have ended. */
+static int wait_for_threads(struct opening *o)
+{
+	int r = tell(o);
 
 	pthread_mutex_lock(&o->lock);
 	while (o->working) {
@@ -173,15 +186,10 @@ static int wait_for_threads(struct opening *o)
 		until.tv_sec += until.tv_nsec / 1000000000;
 		until.tv_nsec %= 1000000000;
 		pthread_cond_timedwait(&o->changed, &o->lock, &until);
-		if (r || !options || !options->progress)
+		if (r)
 			continue;
 		pthread_mutex_unlock(&o->lock);
-		r = options->progress(options->arg,
-			atomic_load_explicit(&o->done, memory_order_relaxed),
-			o->total);
-		if (r)
-			atomic_store_explicit(
-				&o->failed, true, memory_order_relaxed);
+		r = tell(o);
 		pthread_mutex_lock(&o->lock);
 	}
 	pthread_mutex_unlock(&o->lock);

@@ -124,6 +124,9 @@ static void *count_groups(void *arg)
 	uint64_t g, end;
 
 	w->r = data_plan_room(&w->plan, work->shape, work->group);
+	/* Others may leave it nothing to do. */
+	if (w->r >= 0 && w->is_caller)
+		w->r = tell(work, 0);
 	while (w->r >= 0 &&
 		!atomic_load_explicit(&work->failed, memory_order_relaxed)) {
 		/* Relaxed: each thread writes counts of its own, and ends before

@@ -158,8 +158,9 @@ struct tarn_data_source_options {
 	/* For each path NULL, or its index as tarn_data_source_index gives it;
 	 * NULL: there are none. */
 	tarn_tensor *const *indexes;
-	/* Called now and then in the calling thread with the bytes of shards that
-	 * have been looked through; non-zero cancels: -ECANCELED. */
+	/* Called at the beginning and now and then, in the calling thread, with the
+	 * bytes of shards that have been looked through; non-zero cancels:
+	 * -ECANCELED. */
 	int (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *arg;
 	uint64_t reserved[4]; /* 0 */
@@ -451,8 +452,9 @@ struct tarn_data_options {
 	 * FILE.HASH.tarn-table.npy, and use the ones that are there, if no file has
 	 * changed since. A folder that cannot be written is no error. */
 	bool side_car;
-	/* Called now and then in the calling thread with the documents whose
-	 * lengths have been read; non-zero cancels: -ECANCELED. */
+	/* Called for each table that is computed, at the beginning and now and then,
+	 * in the calling thread, with the documents whose lengths have been read;
+	 * non-zero cancels: -ECANCELED. */
 	int (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *arg;
 	uint64_t reserved[6]; /* 0 */
