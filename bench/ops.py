@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Operations on F32 beside PyTorch and numpy, on the same bytes, in turns: the
 median of rounds of each, in milliseconds or microseconds, and how many times as
-fast tarn is as the two. GB/s counts the bytes that an operation must move.
+fast tarn is as the two. GB/s counts the bytes that an operation must move. With
+one thread it is that thread's CPU time, so that other programs count for the
+memory that they use only.
 
-    ops.py [THREADS]     (numpy has one thread for all of these)
+    ops.py [THREADS [WORD...]]     (numpy has one thread for all of these)
+
+With words only rows whose names have one of them are run.
 
 TARN_BENCH_MIB is the size of the large tensors (64), TARN_BENCH_ROUNDS the
 rounds (9).
@@ -25,16 +29,17 @@ except ImportError:
 THREADS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 ROUNDS = int(os.environ.get("TARN_BENCH_ROUNDS", 9))
 side = int((int(os.environ.get("TARN_BENCH_MIB", 64)) << 18) ** 0.5)
+clock = time.thread_time if THREADS == 1 else time.perf_counter
 _ops.set_threads(THREADS)
 if torch:
     torch.set_num_threads(THREADS)
 
 
 def once(call, repeat):
-    begin = time.perf_counter()
+    begin = clock()
     for _ in range(repeat):
         call()
-    return (time.perf_counter() - begin) / repeat
+    return (clock() - begin) / repeat
 
 
 def measure(calls, least=0.004):
@@ -86,9 +91,48 @@ small, weight, so = random(32, 128), random(32, 128), out_of(32, 128)
 one = out_of(1)
 n = side * side * 4
 
+images = random(32, 784)
+layers = [random(128, 784), random(128), random(10, 128), random(10)]
+tokens, heads = random(2, 10, 512), 8
+inward, outward = random(1536, 512), random(512, 512)
+queries = random(32, 12, 128, 32)
 
 
+def mlp_tarn():
+    w, b, v, c = (x.t for x in layers)
+    return images.t.linear(w, b).relu().linear(v, c)
 
+
+def mlp_torch():
+    w, b, v, c = (x.p for x in layers)
+    return torch.relu(images.p @ w.T + b) @ v.T + c
+
+
+def mlp_numpy():
+    w, b, v, c = (x.n for x in layers)
+    return np.maximum(images.n @ w.T + b, 0) @ v.T + c
+
+
+def split(x):
+    return x.view(2, 10, heads, 64).transpose(1, 2)
+
+
+def attention_tarn():
+    x = tokens.t.linear(inward.t)
+    q, k, v = (split(x[:, :, i:i + 512]) for i in (0, 512, 1024))
+    x = q.attention(k, v).transpose(1, 2).reshape(2, 10, 512)
+    return x.linear(outward.t)
+
+
+def attention_torch():
+    linear = torch.nn.functional.linear
+    x = linear(tokens.p, inward.p)
+    q, k, v = (split(x[:, :, i:i + 512]) for i in (0, 512, 1024))
+    x = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    return linear(x.transpose(1, 2).reshape(2, 10, 512), outward.p)
+
+
+ONLY = sys.argv[2:]  # words of names
 ROWS = [  # name, numpy, tarn, torch, bytes
     ("copy", lambda: np.copyto(o.n, a.n), lambda: o.t.copy_(a.t),
      lambda: o.p.copy_(a.p), 2 * n),
@@ -138,12 +182,33 @@ ROWS = [  # name, numpy, tarn, torch, bytes
      lambda: torch.add(small.p, weight.p, out=so.p), 0),
     ("32x128: sum(x, 0)", lambda: small.n.sum(0), lambda: small.t.sum(0),
      lambda: small.p.sum(0), 0),
+    ("linear 32x784 -> 128", lambda: images.n @ layers[0].n.T + layers[1].n,
+     lambda: images.t.linear(layers[0].t, layers[1].t),
+     lambda: torch.nn.functional.linear(images.p, layers[0].p, layers[1].p),
+     0),
+    ("MLP 784-128-10 of 32", mlp_numpy, mlp_tarn, mlp_torch, 0),
+    ("attention 2x10x512", None, attention_tarn, attention_torch, 0),
+    ("attention 32x12x128x32", None,
+     lambda: queries.t.attention(queries.t, queries.t),
+     lambda: torch.nn.functional.scaled_dot_product_attention(
+         queries.p, queries.p, queries.p), 0),
+    ("topk(a, 8)", None, lambda: a.t[:256].topk(8),
+     lambda: a.p[:256].topk(8), 0),
 ]
+if torch:
+    p_weight, p_few = torch.randn(4096, 4096).bfloat16(), torch.randn(4, 4096)
+    p_few = p_few.bfloat16()
+    t_weight, t_few = tarn.from_dlpack(p_weight), tarn.from_dlpack(p_few)
+    ROWS.append(("4x4096 by BF16 4096^2", None,
+                 lambda: t_few.linear(t_weight),
+                 lambda: torch.nn.functional.linear(p_few, p_weight), 0))
 
 print(f"# {THREADS} threads; numpy {np.__version__}, "
       f"torch {torch.__version__ if torch else 'is not there'}")
 print(f"{'':24}{'tarn':>10}{'GB/s':>7}{'/ numpy':>9}{'/ torch':>9}")
 for name, by_numpy, by_tarn, by_torch, size in ROWS:
+    if ONLY and not any(word in name for word in ONLY):
+        continue
     calls = {"tarn": by_tarn}
     if by_numpy:
         calls["numpy"] = by_numpy

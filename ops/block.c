@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "lib/move/move.h"
+#include "lib/move/simd.h"
 #include "ops/threads.h"
 
 /* Elements of a block that is staged: four buffers of them nearly fit in the cache
@@ -17,6 +18,12 @@
 #define SHORT 16
 /* Additions that pay for a thread. */
 #define PART 32768
+/* Bytes of a result that is written past the cache: so large that its next reader
+ * would hardly find it there, and to read it before it is overwritten takes a
+ * quarter of the time of an addition. Picked on one processor. */
+#define LARGE ((int64_t)16 << 20)
+/* Bytes of a row of such a block: shorter ones are mostly ends. */
+#define LONG 1024
 
 struct plan {
 	const struct loops *loops;
@@ -24,6 +31,8 @@ struct plan {
 	const enum tarn_dtype *dtypes;
 	bool staged[LOOPS_OPERANDS];
 	bool picked[LOOPS_OPERANDS];   /* staged row by row, not by moves */
+	bool streamed;                 /* the destination is written past the
+					* cache, from a buffer in it */
 	int64_t extent[TARN_NDIM_MAX]; /* of a block */
 	int64_t count[TARN_NDIM_MAX];  /* blocks along each dimension */
 	int64_t n_blocks;
@@ -124,9 +133,22 @@ static void cut(struct plan *p)
 	}
 }
 
+/* Not one that is read in any case. */
+static bool is_streamed(const struct plan *p, int64_t elements)
+{
+	const struct loops *l = p->loops;
+	const struct loop_operand *to = &l->operand[0];
+
+	for (int i = 1; i < l->n_operands; i++)
+		if (l->operand[i].at == to->at)
+			return false;
+	return !p->staged[0] && elements * to->size >= LARGE &&
+	       p->extent[l->n - 1] * to->size >= LONG;
+}
+
 static void plan_blocks(struct plan *p, unsigned cost)
 {
-	int64_t size = 1;
+	int64_t size = 1, elements = 1;
 
 	p->n_blocks = 1;
 	for (int dim = 0; dim < p->loops->n; dim++) {
@@ -134,7 +156,9 @@ static void plan_blocks(struct plan *p, unsigned cost)
 				p->extent[dim];
 		p->n_blocks *= p->count[dim];
 		size *= p->extent[dim];
+		elements *= p->loops->extent[dim];
 	}
+	p->streamed = is_streamed(p, elements);
 	p->a_part =
 		MAX(PART / MAX(size * (int64_t)cost, (int64_t)1), (int64_t)1);
 }
@@ -216,7 +240,32 @@ static void use_buffer(
 	o->size = (uint8_t)(tarn_dtype_bits(dtype) / 8);
 }
 
-static void run_rows(const struct loops *l, run_fn *kernel)
+/* A row, of which a buffer's worth is made at a time; the pieces begin where
+ * lines of the cache do. */
+static void stream_row(const struct loops *l, run_fn *kernel, size_t n,
+	char *const at[LOOPS_OPERANDS], unsigned steady, char *buffer)
+{
+	const struct simd *simd = simd_get();
+	size_t size = l->operand[0].size;
+	const void *src[3] = {at[1], at[2], at[3]};
+	char *to = at[0];
+
+	while (n) {
+		size_t m = MIN(n, STAGED - (uintptr_t)to % 64 / size);
+
+		kernel(m, buffer, src, steady);
+		simd->stream(to, buffer, m * size);
+		to += m * size;
+		n -= m;
+		for (int i = 1; i < l->n_operands; i++)
+			if (!(steady & 1u << (i - 1)))
+				src[i - 1] = (const char *)src[i - 1] +
+					     m * l->operand[i].size;
+	}
+}
+
+/* buffer: of a destination that is streamed, or NULL. */
+static void run_rows(const struct loops *l, run_fn *kernel, char *buffer)
 {
 	int64_t index[TARN_NDIM_MAX] = {0};
 	int inner = l->n - 1, dim;
@@ -232,7 +281,10 @@ static void run_rows(const struct loops *l, run_fn *kernel)
 	for (;;) {
 		const void *src[3] = {at[1], at[2], at[3]};
 
-		kernel(n, at[0], src, steady);
+		if (buffer)
+			stream_row(l, kernel, n, at, steady, buffer);
+		else
+			kernel(n, at[0], src, steady);
 		for (dim = inner - 1; dim >= 0; dim--) {
 			bool wraps = ++index[dim] == l->extent[dim];
 			int64_t steps = wraps ? 1 - l->extent[dim] : 1;
@@ -274,7 +326,7 @@ static void run_block(struct worker *w, int64_t number)
 		if (p->staged[i])
 			use_buffer(&w->block, i, &w->stage[i], p->dtypes[i]);
 	loops_fuse(&w->block);
-	run_rows(&w->block, p->kernel);
+	run_rows(&w->block, p->kernel, p->streamed ? w->buffer[0] : NULL);
 	if (out)
 		move_run(&w->stage[0].move, out, w->stage[0].buffer);
 }
@@ -291,6 +343,8 @@ static void run_part(void *arg, size_t part)
 		w.stage[i].buffer = NULL;
 	while (first < end)
 		run_block(&w, first++);
+	if (p->streamed)
+		simd_get()->fence();
 }
 
 void block_run(const struct loops *loops, run_fn *kernel,
@@ -308,7 +362,7 @@ void block_run(const struct loops *loops, run_fn *kernel,
 		for (int i = 0; i < loops->n_operands; i++)
 			staged = staged || p.staged[i];
 		if (!staged) {
-			run_rows(loops, kernel);
+			run_rows(loops, kernel, NULL);
 			return;
 		}
 	}

@@ -15,6 +15,12 @@
 #define PASTE(a, b) PASTE_(a, b)
 #define EACH _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++)
 #define SPAN 16 /* elements: no vector is longer */
+#define LINE 64 /* bytes of the cache's */
+
+/* Elements of T: what comes so much later is asked for. The processor does that
+ * by itself, but stops at the end of each page, and sees less of what comes where
+ * much is computed in between. */
+#define AHEAD(T) (2048 / sizeof(T))
 
 /* ---- functions that have vectors ----------------------------------------- */
 
@@ -160,8 +166,11 @@ INT_DIVISION(i64, int64_t, uint64_t, 1)
 		T *d = dst, in[SPAN], some[SPAN];                              \
 		size_t i = 0;                                                  \
                                                                                \
-		for (; !steady && i + SPAN <= n; i += SPAN)                    \
+		for (; !steady && i + SPAN <= n; i += SPAN) {                  \
+			for (size_t j = 0; j < SPAN; j += LINE / sizeof(T))    \
+				__builtin_prefetch(a + i + j + AHEAD(T));      \
 			PASTE(PASTE(span, op), TYPE)(d + i, a + i);            \
+		}                                                              \
 		for (; i < n; i += SPAN) {                                     \
 			size_t m = n - i < SPAN ? n - i : SPAN;                \
                                                                                \
@@ -233,7 +242,6 @@ INT_DIVISION(i64, int64_t, uint64_t, 1)
 
 /* Four vectors of a cache line each, on every processor: enough to keep the
  * units of the widest ones busy, and the same sums on all. */
-#define LINE 64
 #define CHOOSE(mask, a, b)                                                     \
 	((LINES)(((CHOICE)(a) & (mask)) | ((CHOICE)(b) & ~(mask))))
 #define FOLD(op, one, many)                                                    \
@@ -258,6 +266,8 @@ INT_DIVISION(i64, int64_t, uint64_t, 1)
 				for (int j = 0; j < 4; j++) {                  \
 					LINES x = sum[j], y;                   \
                                                                                \
+					__builtin_prefetch(                    \
+						a + i + j * LANES + AHEAD(T)); \
 					memcpy(&y, a + i + j * LANES, LINE);   \
 					sum[j] = many;                         \
 				}                                              \
