@@ -240,23 +240,27 @@ static void use_buffer(
 	o->size = (uint8_t)(tarn_dtype_bits(dtype) / 8);
 }
 
-/* A row, of which a buffer's worth is made at a time; the pieces begin where
- * lines of the cache do. */
-static void stream_row(const struct loops *l, run_fn *kernel, size_t n,
+/* A long row begins with what is left of a line of the cache, so that no vector of
+ * the rest is written to two. buffer: it is made there, as much as there is room
+ * for at a time, and written past the cache; or NULL. */
+static void run_row(const struct loops *l, run_fn *kernel, size_t n,
 	char *const at[LOOPS_OPERANDS], unsigned steady, char *buffer)
 {
-	const struct simd *simd = simd_get();
-	size_t size = l->operand[0].size;
+	size_t size = l->operand[0].size, m = 0;
 	const void *src[3] = {at[1], at[2], at[3]};
 	char *to = at[0];
 
-	while (n) {
-		size_t m = MIN(n, STAGED - (uintptr_t)to % 64 / size);
-
-		kernel(m, buffer, src, steady);
-		simd->stream(to, buffer, m * size);
+	if (n * size >= LONG)
+		m = -(uintptr_t)to % 64 / size;
+	for (m = m ?: n; n; n -= m, m = n) {
+		if (buffer) {
+			m = MIN(m, (size_t)STAGED);
+			kernel(m, buffer, src, steady);
+			simd_get()->stream(to, buffer, m * size);
+		} else {
+			kernel(m, to, src, steady);
+		}
 		to += m * size;
-		n -= m;
 		for (int i = 1; i < l->n_operands; i++)
 			if (!(steady & 1u << (i - 1)))
 				src[i - 1] = (const char *)src[i - 1] +
@@ -264,7 +268,6 @@ static void stream_row(const struct loops *l, run_fn *kernel, size_t n,
 	}
 }
 
-/* buffer: of a destination that is streamed, or NULL. */
 static void run_rows(const struct loops *l, run_fn *kernel, char *buffer)
 {
 	int64_t index[TARN_NDIM_MAX] = {0};
@@ -279,12 +282,7 @@ static void run_rows(const struct loops *l, run_fn *kernel, char *buffer)
 			steady |= 1u << (i - 1);
 	}
 	for (;;) {
-		const void *src[3] = {at[1], at[2], at[3]};
-
-		if (buffer)
-			stream_row(l, kernel, n, at, steady, buffer);
-		else
-			kernel(n, at[0], src, steady);
+		run_row(l, kernel, n, at, steady, buffer);
 		for (dim = inner - 1; dim >= 0; dim--) {
 			bool wraps = ++index[dim] == l->extent[dim];
 			int64_t steps = wraps ? 1 - l->extent[dim] : 1;
