@@ -91,23 +91,28 @@ static bool can_pick(const struct plan *p, int i)
 	       nearest_dim(p, i) == p->loops->n - 1;
 }
 
-static void cut(struct plan *p)
+/* Is any operand staged? */
+static bool find_staged(struct plan *p)
+{
+	bool any = false;
+
+	for (int i = 0; i < p->loops->n_operands; i++) {
+		p->staged[i] = !is_direct(p, i) || breaks_rows(p, i);
+		p->picked[i] = p->staged[i] && can_pick(p, i);
+		any = any || p->staged[i];
+	}
+	return any;
+}
+
+static void cut(struct plan *p, int64_t room)
 {
 	const struct loops *l = p->loops;
-	int64_t room = DIRECT;
 	bool near[TARN_NDIM_MAX] = {false};
 	int n_near = 0;
 
-	for (int i = 0; i < l->n_operands; i++) {
-		p->staged[i] = !is_direct(p, i) || breaks_rows(p, i);
-		if (!p->staged[i])
-			continue;
-		room = STAGED;
-		if (!l->n)
-			continue;
-		near[nearest_dim(p, i)] = true;
-		p->picked[i] = can_pick(p, i);
-	}
+	for (int i = 0; i < l->n_operands && l->n; i++)
+		if (p->staged[i])
+			near[nearest_dim(p, i)] = true;
 	if (l->n)
 		near[l->n - 1] = true;
 	for (int dim = 0; dim < l->n; dim++) {
@@ -146,9 +151,9 @@ static bool is_streamed(const struct plan *p, int64_t elements)
 	       p->extent[l->n - 1] * to->size >= LONG;
 }
 
-static void plan_blocks(struct plan *p, unsigned cost)
+static void plan_blocks(struct plan *p, int64_t elements, unsigned cost)
 {
-	int64_t size = 1, elements = 1;
+	int64_t size = 1;
 
 	p->n_blocks = 1;
 	for (int dim = 0; dim < p->loops->n; dim++) {
@@ -156,7 +161,6 @@ static void plan_blocks(struct plan *p, unsigned cost)
 				p->extent[dim];
 		p->n_blocks *= p->count[dim];
 		size *= p->extent[dim];
-		elements *= p->loops->extent[dim];
 	}
 	p->streamed = is_streamed(p, elements);
 	p->a_part =
@@ -348,22 +352,24 @@ static void run_part(void *arg, size_t part)
 void block_run(const struct loops *loops, run_fn *kernel,
 	const enum tarn_dtype dtypes[LOOPS_OPERANDS], unsigned cost)
 {
-	struct plan p = {.loops = loops, .kernel = kernel, .dtypes = dtypes};
+	struct plan p;
+	int64_t elements = 1;
+	bool staged;
 
 	if (loops->empty)
 		return;
-	cut(&p);
-	plan_blocks(&p, cost);
-	if (p.n_blocks == 1) {
-		bool staged = false;
-
-		for (int i = 0; i < loops->n_operands; i++)
-			staged = staged || p.staged[i];
-		if (!staged) {
-			run_rows(loops, kernel, NULL);
-			return;
-		}
+	for (int dim = 0; dim < loops->n; dim++)
+		elements *= loops->extent[dim];
+	p.loops = loops;
+	p.kernel = kernel;
+	p.dtypes = dtypes;
+	staged = find_staged(&p);
+	if (!staged && elements <= DIRECT) {
+		run_rows(loops, kernel, NULL);
+		return;
 	}
+	cut(&p, staged ? STAGED : DIRECT);
+	plan_blocks(&p, elements, cost);
 	threads_run(
 		(size_t)((p.n_blocks + p.a_part - 1) / p.a_part), run_part, &p);
 }

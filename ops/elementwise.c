@@ -47,8 +47,12 @@ static int refuse_shapes(const char *op, const struct tarn_layout *a,
 static int broadcast(
 	const char *op, struct tarn_layout *to, const struct tarn_layout *l)
 {
-	struct tarn_layout sum = *to;
+	struct tarn_layout sum;
 
+	if (l->ndim == to->ndim &&
+		!memcmp(l->shape, to->shape, l->ndim * sizeof(l->shape[0])))
+		return 0;
+	sum = *to;
 	if (l->ndim > to->ndim) {
 		sum.ndim = l->ndim;
 		for (int i = l->ndim - 1, j = to->ndim - 1; i >= 0; i--, j--)
@@ -474,7 +478,7 @@ int tarn_cast(const tarn_tensor *x, enum tarn_dtype dtype, tarn_tensor **out)
 			tarn_dtype_name(tarn_tensor_layout(*out)->dtype));
 	if (*out)
 		return tarn_copy(*out, x, NULL, NULL);
-	r = tarn_tensor_zeros(dtype, l->ndim, l->shape, &made);
+	r = tarn_tensor_empty(dtype, l->ndim, l->shape, &made);
 	if (r >= 0)
 		r = tarn_copy(made, x, NULL, NULL);
 	if (r >= 0)

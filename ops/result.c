@@ -105,7 +105,7 @@ int source_open_plain(const char *op, const tarn_tensor *tensor,
 int result_new(const char *op, enum tarn_dtype dtype, int ndim,
 	const int64_t *shape, tarn_tensor **ret)
 {
-	return tarn_tensor_zeros(dtype, ndim, shape, ret);
+	return tarn_tensor_empty(dtype, ndim, shape, ret);
 }
 
 bool tensors_overlap(const tarn_tensor *a, const tarn_tensor *b)

@@ -109,7 +109,8 @@ int tarn_tensor_clone(const tarn_tensor *tensor, tarn_tensor **ret)
 {
 	_cleanup_tensor_ tarn_tensor *copy = NULL;
 	const struct tarn_layout *l = &tensor->layout;
-	int r = tarn_tensor_alloc("clone", l->dtype, l->ndim, l->shape, &copy);
+	int r = tarn_tensor_alloc(
+		"clone", false, l->dtype, l->ndim, l->shape, &copy);
 
 	if (r >= 0)
 		r = tarn_tensor_ravel(tensor, TARN_ORDER_C, copy->storage->data,

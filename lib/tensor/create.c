@@ -35,7 +35,7 @@ static int make_full(const char *op, enum tarn_dtype dtype, int ndim,
 {
 	_cleanup_tensor_ tarn_tensor *t = NULL;
 	uint64_t raw = 0;
-	int r = tarn_tensor_alloc(op, dtype, ndim, shape, &t);
+	int r = tarn_tensor_alloc(op, true, dtype, ndim, shape, &t);
 
 	/* Without elements it does not matter whether the dtype has the
 	 * value. */
@@ -87,7 +87,7 @@ int tarn_tensor_arange(enum tarn_dtype dtype, double start, double stop,
 			"arange: from %g to %g by %g is %g elements", start,
 			stop, step, length);
 	count = length > 0 ? (int64_t)length : 0;
-	r = tarn_tensor_alloc("arange", dtype, 1, &count, &t);
+	r = tarn_tensor_alloc("arange", false, dtype, 1, &count, &t);
 	for (int64_t i = 0; r >= 0 && i < count; i++) {
 		uint64_t raw;
 

@@ -278,7 +278,8 @@ static int read_all(struct parser *p)
 
 static int build(const struct parser *p, tarn_tensor **ret)
 {
-	int r = tarn_tensor_alloc("parse", p->dtype, p->ndim, p->shape, ret);
+	int r = tarn_tensor_alloc(
+		"parse", true, p->dtype, p->ndim, p->shape, ret);
 
 	for (size_t i = 0; r >= 0 && i < p->count; i++)
 		number_store(

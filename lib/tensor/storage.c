@@ -26,6 +26,15 @@
  */
 #define MEDIUM ((uint64_t)1 << 20)
 #define LARGE ((uint64_t)4 << 20)
+
+/*
+ * Pages of storages that are gone, for those whose bytes may be any: the kernel
+ * clears fresh pages when they are first touched, which takes as long as an
+ * operation that writes them. So much memory is kept at most; picked, as what the
+ * heap of glibc keeps of what is freed.
+ */
+#define KEPT 4
+#define KEPT_MOST ((size_t)32 << 20) /* bytes of each */
 /* The largest usual block of direct I/O. */
 #define IO_BLOCK 4096
 
@@ -73,12 +82,51 @@ struct pages {
 	size_t size;
 };
 
-static void pages_free(void *arg)
-{
-	struct pages *p = arg;
+static struct pages *_Atomic kept[KEPT];
 
+static void pages_unmap(struct pages *p)
+{
+	if (!p)
+		return;
 	munmap(p->start, p->size);
 	free(p);
+}
+
+/* Acquire and release: what the pages' last owner has written comes before what
+ * the next one does; pairs with itself, and with the exchange in pages_take. */
+static void pages_keep(unsigned slot, struct pages *p)
+{
+	pages_unmap(atomic_exchange_explicit(
+		&kept[slot % KEPT], p, memory_order_acq_rel));
+}
+
+static void pages_free(void *arg)
+{
+	static atomic_uint next; /* the slot that was filled least lately */
+	struct pages *p = arg;
+
+	/* Relaxed: any slot will do. */
+	if (p->size <= KEPT_MOST)
+		pages_keep(atomic_fetch_add_explicit(
+				   &next, 1, memory_order_relaxed),
+			p);
+	else
+		pages_unmap(p);
+}
+
+/* Kept ones of at least so many bytes and not many more; NULL: there are none. */
+static struct pages *pages_take(size_t size)
+{
+	for (unsigned i = 0; size <= KEPT_MOST && i < KEPT; i++) {
+		struct pages *p = atomic_exchange_explicit(
+			&kept[i], NULL, memory_order_acq_rel);
+
+		if (p && p->size >= size && p->size / 2 <= size)
+			return p;
+		if (p)
+			pages_keep(i, p);
+	}
+	return NULL;
 }
 
 /* An address range of size bytes that begins at a multiple of align, both in
@@ -100,24 +148,36 @@ static char *map_aligned(size_t size, size_t align)
 }
 
 /* Not touched: the kernel's fresh pages are zero. */
-static int alloc_pages(uint64_t size, uint32_t lead, tarn_storage **ret)
+static struct pages *pages_map(size_t size, size_t page)
+{
+	struct pages *p = malloc(sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->size = size;
+	p->start = map_aligned(size, size < LARGE ? page : HUGE_PAGE);
+	if (!p->start) {
+		free(p);
+		return NULL;
+	}
+	if (size >= LARGE)
+		madvise(p->start, size, MADV_HUGEPAGE); /* a hint */
+	return p;
+}
+
+static int alloc_pages(
+	uint64_t size, uint32_t lead, bool zeroed, tarn_storage **ret)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t total = (size + lead + page - 1) & ~(page - 1);
-	struct pages *p = malloc(sizeof(*p));
+	struct pages *p = zeroed ? NULL : pages_take(total);
 	int r;
 
 	if (!p)
-		return tarn_fail(ENOMEM, "storage: out of memory");
-	p->size = total;
-	p->start = map_aligned(total, total < LARGE ? page : HUGE_PAGE);
-	if (!p->start) {
-		free(p);
+		p = pages_map(total, page);
+	if (!p)
 		return tarn_fail(ENOMEM, "storage: no memory for %llu bytes",
 			(unsigned long long)size);
-	}
-	if (total >= LARGE)
-		madvise(p->start, total, MADV_HUGEPAGE); /* a hint */
 	r = tarn_storage_new(TARN_STORAGE_OWNED, (char *)p->start + lead, size,
 		true, pages_free, p, ret);
 	if (r < 0)
@@ -127,9 +187,10 @@ static int alloc_pages(uint64_t size, uint32_t lead, tarn_storage **ret)
 
 /* calloc, not aligned_alloc and memset: fresh memory from the kernel is zero
  * already. */
-static int alloc_heap(uint64_t size, tarn_storage **ret)
+static int alloc_heap(uint64_t size, bool zeroed, tarn_storage **ret)
 {
-	_cleanup_free_ void *raw = calloc(1, size + ALIGNMENT);
+	_cleanup_free_ void *raw =
+		zeroed ? calloc(1, size + ALIGNMENT) : malloc(size + ALIGNMENT);
 	uintptr_t start;
 	int r;
 
@@ -144,15 +205,26 @@ static int alloc_heap(uint64_t size, tarn_storage **ret)
 	return r;
 }
 
-int storage_alloc_like(uint64_t size, uint64_t offset, tarn_storage **ret)
+static int alloc(
+	uint64_t size, uint64_t offset, bool zeroed, tarn_storage **ret)
 {
 	if (size > MAX_ALLOC)
 		return tarn_fail(ENOMEM,
 			"storage: %llu bytes are more than one address space",
 			(unsigned long long)size);
 	if (size < MEDIUM)
-		return alloc_heap(size, ret);
-	return alloc_pages(size, (uint32_t)(offset % IO_BLOCK), ret);
+		return alloc_heap(size, zeroed, ret);
+	return alloc_pages(size, (uint32_t)(offset % IO_BLOCK), zeroed, ret);
+}
+
+int storage_alloc_like(uint64_t size, uint64_t offset, tarn_storage **ret)
+{
+	return alloc(size, offset, true, ret);
+}
+
+int storage_alloc_any(uint64_t size, tarn_storage **ret)
+{
+	return alloc(size, 0, false, ret);
 }
 
 int tarn_storage_alloc(uint64_t size, tarn_storage **ret)

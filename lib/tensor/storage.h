@@ -89,6 +89,10 @@ int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
  */
 int storage_alloc_like(uint64_t size, uint64_t offset, tarn_storage **ret);
 
+/* tarn_storage_alloc of memory that has any values: for what is written before
+ * it is read. */
+int storage_alloc_any(uint64_t size, tarn_storage **ret);
+
 /* Initialises a storage in the caller's memory, which tarn_storage_unref frees
  * unless the caller sets part; sets all fields except refs, which the caller
  * sets. */

@@ -106,19 +106,31 @@ int tensor_of_bytes(
 	return r < 0 ? r : tarn_tensor_new(storage, base, &layout, ret);
 }
 
-int tarn_tensor_alloc(const char *op, enum tarn_dtype dtype, int ndim,
-	const int64_t *shape, tarn_tensor **ret)
+int tarn_tensor_alloc(const char *op, bool zeroed, enum tarn_dtype dtype,
+	int ndim, const int64_t *shape, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
 	struct tarn_layout layout;
+	uint64_t size;
 	int r = layout_contiguous(op, dtype, ndim, shape, &layout);
 
 	if (r < 0)
 		return r;
-	r = tarn_storage_alloc((uint64_t)tarn_layout_nbytes(&layout), &storage);
+	size = (uint64_t)tarn_layout_nbytes(&layout);
+	/* The bits after the last element of a part of a byte stay 0. */
+	if (zeroed || tarn_dtype_bits(dtype) < 8)
+		r = tarn_storage_alloc(size, &storage);
+	else
+		r = storage_alloc_any(size, &storage);
 	if (r < 0)
 		return r;
-	return tarn_tensor_new(storage, 0, &layout, ret);
+	return tarn_tensor_new_checked(storage, 0, &layout, ret);
+}
+
+int tarn_tensor_empty(enum tarn_dtype dtype, int ndim, const int64_t *shape,
+	tarn_tensor **ret)
+{
+	return tarn_tensor_alloc("empty", false, dtype, ndim, shape, ret);
 }
 
 tarn_tensor *tarn_tensor_ref(tarn_tensor *tensor)

@@ -26,10 +26,11 @@ int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
 void tensor_lodge(tarn_tensor *place, tarn_storage *storage, uint64_t base,
 	const struct tarn_layout *layout);
 
-/* New zeroed memory in C order; zero bytes, whatever they mean in dtype. op:
- * the function that the caller called, for the sentence. */
-int tarn_tensor_alloc(const char *op, enum tarn_dtype dtype, int ndim,
-	const int64_t *shape, tarn_tensor **ret);
+/* New memory in C order: zero bytes, whatever they mean in dtype, or any bytes,
+ * for callers that write all of it. op: the function that the caller called, for
+ * the sentence. */
+int tarn_tensor_alloc(const char *op, bool zeroed, enum tarn_dtype dtype,
+	int ndim, const int64_t *shape, tarn_tensor **ret);
 
 /* A U8 tensor of one dimension over size bytes of the storage. */
 int tensor_of_bytes(

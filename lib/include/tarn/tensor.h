@@ -106,8 +106,13 @@ TARN_PUBLIC int tarn_tensor_new(tarn_storage *storage, uint64_t base,
 	const struct tarn_layout *layout, tarn_tensor **ret)
 	TARN_NONNULL(1, 3, 4) TARN_MUST_CHECK;
 
-/* Makes a tensor in new memory, in C order. arange: start, start + step, ...
- * below stop. */
+/* Makes a tensor in memory of its own, in C order. arange: start, start + step,
+ * ... below stop. empty: its elements have any values, for what is written before
+ * it is read; large ones take memory that a tensor of this process had before,
+ * which costs no fresh pages. */
+TARN_PUBLIC int tarn_tensor_empty(enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, tarn_tensor **ret)
+	TARN_NONNULL(4) TARN_MUST_CHECK;
 TARN_PUBLIC int tarn_tensor_zeros(enum tarn_dtype dtype, int ndim,
 	const int64_t *shape, tarn_tensor **ret)
 	TARN_NONNULL(4) TARN_MUST_CHECK;
