@@ -78,6 +78,7 @@ BENCHES = \
 	bench/data.sh \
 	bench/data_order.sh \
 	bench/data_tar.sh \
+	bench/embed_pss.sh \
 	bench/fill.sh \
 	bench/first_load.sh \
 	bench/first_use.sh \

@@ -2,7 +2,9 @@
 """MiniLM by examples/minilm.c beside the same network in PyTorch's eager mode, in
 turns: tokens a second.
 
-    minilm.py MODEL.safetensors
+    minilm.py MODEL.safetensors [hold]
+
+hold: says so when PyTorch has computed once, and waits for the end of stdin.
 """
 import statistics
 import subprocess
@@ -15,8 +17,6 @@ import torch.nn.functional as F
 
 path = sys.argv[1]
 w = {name: t.torch().clone() for name, t in tarn.open(path).items()}
-mine = subprocess.Popen(["bench/minilm", path], stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE, text=True)
 
 
 def norm(x, name):
@@ -70,6 +70,12 @@ def by_tarn(*what):
     return float(mine.stdout.readline()) / 1e6
 
 
+if sys.argv[2:] == ["hold"]:
+    by_torch(1, 32, 1)
+    print("held", flush=True)
+    sys.exit(sys.stdin.read())
+mine = subprocess.Popen(["bench/minilm", path], stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE, text=True)
 print(f"{'batch x tokens':16}{'threads':>8}{'tarn':>12}{'torch':>12}"
       f"{'ratio':>8}   tokens a second")
 for batch, length in ((1, 32), (32, 128)):

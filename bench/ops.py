@@ -17,8 +17,9 @@ import statistics
 import sys
 import time
 
-import numpy as np
-import tarn
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's
+import numpy as np  # noqa: E402
+import tarn  # noqa: E402
 from tarn import _ops
 
 try:

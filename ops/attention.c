@@ -89,10 +89,9 @@ static void apply_mask(
 
 /* ---- rows of scores -------------------------------------------------------------- */
 
-static double row_fold(
-	const struct attention *a, enum fold fold, const char *x, int64_t n)
+static double row_max(const struct attention *a, const char *x, int64_t n)
 {
-	fold_fn *fn = kernels()->fold[kernels_type(a->dtype)][fold];
+	fold_fn *fn = kernels()->fold[kernels_type(a->dtype)][FOLD_MAX];
 	double ret;
 	float single;
 
@@ -104,14 +103,15 @@ static double row_fold(
 	return single;
 }
 
-static void row_apply(const struct attention *a, enum tarn_binary_op op,
-	char *x, int64_t n, double value)
+static void scale_row(
+	const struct attention *a, char *x, int64_t n, double factor)
 {
-	float single = (float)value;
+	float single = (float)factor;
 	const void *src[3] = {
-		x, a->size == 4 ? (const void *)&single : &value, NULL};
+		x, a->size == 4 ? (const void *)&single : &factor, NULL};
 
-	kernels()->binary[kernels_type(a->dtype)][op]((size_t)n, x, src, 2);
+	kernels()->binary[kernels_type(a->dtype)][TARN_MUL](
+		(size_t)n, x, src, 2);
 }
 
 /* Scores become their exponentials, less the largest of their row. What the
@@ -119,14 +119,11 @@ static void row_apply(const struct attention *a, enum tarn_binary_op op,
 static void soften(const struct attention *a, const struct block *b, bool first)
 {
 	const struct matrix *s = &b->scores;
-	run_fn *exponentials =
-		kernels()->unary[kernels_type(a->dtype)][TARN_EXP];
-	const void *src[3] = {s->at, NULL, NULL};
-	double factor[QUERIES];
+	exp_fn *exponentials = kernels()->exp_less[a->size == 8];
 
 	for (int64_t i = 0; i < s->rows; i++) {
 		char *row = s->at + i * s->cols * a->size;
-		double largest = row_fold(a, FOLD_MAX, row, s->cols);
+		double largest = row_max(a, row, s->cols), factor;
 		double before = b->largest[i];
 
 		if (before > largest || before != before)
@@ -135,19 +132,12 @@ static void soften(const struct attention *a, const struct block *b, bool first)
 		/* Where all is left out, exp(-inf) is 0 of any number. */
 		if (largest == -INFINITY)
 			largest = 0;
-		factor[i] = first ? 0 : exp(before - largest);
-		row_apply(a, TARN_SUB, row, s->cols, largest);
-	}
-	exponentials((size_t)(s->rows * s->cols), s->at, src, 0);
-	for (int64_t i = 0; i < s->rows; i++) {
-		char *row = s->at + i * s->cols * a->size;
-
-		b->sum[i] = b->sum[i] * factor[i] +
-			    row_fold(a, FOLD_ADD, row, s->cols);
-		if (!first && factor[i] != 1 && b->out.cols)
-			row_apply(a, TARN_MUL,
-				b->out.at + i * b->out.down * a->size,
-				b->out.cols, factor[i]);
+		factor = first ? 0 : exp(before - largest);
+		b->sum[i] = b->sum[i] * factor +
+			    exponentials((size_t)s->cols, row, largest);
+		if (!first && factor != 1 && b->out.cols)
+			scale_row(a, b->out.at + i * b->out.down * a->size,
+				b->out.cols, factor);
 	}
 }
 
@@ -177,7 +167,7 @@ static void finish(const struct attention *a, const struct block *b)
 		if (b->sum[i] == 0)
 			memset(row, 0, (size_t)(b->out.cols * a->size));
 		else
-			row_apply(a, TARN_MUL, row, b->out.cols, 1 / b->sum[i]);
+			scale_row(a, row, b->out.cols, 1 / b->sum[i]);
 	}
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "ops/blas_load.h"
+#include "ops/kernels.h"
 
 /* ---- BLAS's threads ------------------------------------------------------- */
 
@@ -222,6 +223,35 @@ static void floats(enum tarn_dtype dtype, double alpha, const struct matrix *a,
 	} else {
 		gemm(dtype, alpha, &tb, &ta, add, &tc);
 	}
+}
+
+/* ---- few rows -------------------------------------------------------------- */
+
+#define FEW 32   /* rows; picked where OpenBLAS is as fast */
+#define LONG 256 /* shorter rows are mostly the sums of lanes */
+
+bool blas_is_few(
+	const struct matrix *a, const struct matrix *b, const struct matrix *c)
+{
+	int64_t least = MIN(c->rows, c->cols);
+
+	return least > 1 && least <= FEW && a->cols >= LONG && a->right == 1 &&
+	       b->down == 1;
+}
+
+void blas_few(const struct matrix *a, const struct matrix *b, bool add,
+	const struct matrix *c)
+{
+	struct dots d = {(const float *)a->at, (const float *)b->at,
+		(float *)c->at, a->cols, a->rows, a->down, b->cols, b->right,
+		c->down, c->right};
+
+	if (a->rows > b->cols)
+		d = (struct dots) {d.b, d.a, d.c, d.k, d.b_rows, d.b_down,
+			d.a_rows, d.a_down, d.right, d.down};
+	if (!add)
+		clear(sizeof(float), c);
+	kernels()->dots(&d);
 }
 
 /* ---- integers --------------------------------------------------------------- */

@@ -57,3 +57,11 @@ void blas_leave(void);
 #define MATRIX_MAX ((int64_t)1 << 30) /* BLAS counts in int */
 void blas_product(enum tarn_dtype dtype, double alpha, const struct matrix *a,
 	const struct matrix *b, bool add, const struct matrix *c);
+
+/* Is such a product of F32 faster without BLAS? blas_few is the same as
+ * blas_product then. A piece of a product goes the way of the whole, or its bits
+ * would depend on how it is cut. */
+bool blas_is_few(
+	const struct matrix *a, const struct matrix *b, const struct matrix *c);
+void blas_few(const struct matrix *a, const struct matrix *b, bool add,
+	const struct matrix *c);

@@ -68,6 +68,9 @@ enum chunk_op {
 	CHUNKS,
 };
 
+/* n elements become the exponentials of what they are above from; their sum. */
+typedef double exp_fn(size_t n, void *row, double from);
+
 /* RANDOM_BLOCKS blocks of the generator from a counter on: words[i][j] is word i
  * of block j. Of them floats: 4 of F32 or 2 of F64 for each block, in order. */
 #define RANDOM_BLOCKS 16
@@ -76,8 +79,19 @@ typedef void random_words_fn(const uint32_t counter[4], const uint32_t key[2],
 typedef void random_fn(
 	const uint32_t words[4][RANDOM_BLOCKS], double a, double b, void *dst);
 
+/* c[i * down + j * right] += row i of a . row j of b, of rows of k F32 that are
+ * a_down and b_down apart: where one side has few rows BLAS takes longer, which
+ * packs both. */
+struct dots {
+	const float *a, *b;
+	float *c;
+	int64_t k, a_rows, a_down, b_rows, b_down, down, right;
+};
+typedef void dots_fn(const struct dots *d);
+
 struct kernels {
 	const char *name;
+	dots_fn *dots;
 	pick_fn *pick[4]; /* by the size of an element: 1, 2, 4, 8 bytes */
 	run_fn *unary[TYPES][TARN_UNARY_OPS];
 	run_fn *binary[TYPES][TARN_BINARY_OPS];
@@ -86,7 +100,8 @@ struct kernels {
 	fold_fn *fold[TYPES][FOLDS];
 	row_fn *row[TYPES][ROW_OPS];
 	chunk_fn *chunk[TYPES][CHUNKS];
-	run_fn *where[4]; /* by the size of an element */
+	exp_fn *exp_less[2]; /* F32, F64 */
+	run_fn *where[4];    /* by the size of an element */
 	random_words_fn *random_words;
 	random_fn *random[2][2]; /* uniform, normal; F32, F64 */
 };

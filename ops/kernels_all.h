@@ -396,6 +396,7 @@ PICK(pick_8, uint64_t)
 #undef T
 #undef M
 
+#include "ops/kernels_dots.h"
 #include "ops/kernels_random.h"
 
 /* Signed ones wrap around as unsigned ones do. */
@@ -450,12 +451,14 @@ const struct kernels PASTE(kernels, VARIANT) = {
 	.name = NAME(VARIANT),
 #include "ops/kernels_types.h"
 	.next_after = {NEXT_AFTER_f16, NEXT_AFTER_bf16},
+	.dots = dots,
 	.pick = {pick_1, pick_2, pick_4, pick_8},
 	.row = {[TYPE_I64] = ROWS_OF_INT,
 		[TYPE_U64] = ROWS_OF_INT,
 		[TYPE_F32] = ROWS_OF(f32),
 		[TYPE_F64] = ROWS_OF(f64)},
 	.chunk = {[TYPE_F32] = CHUNKS_OF(f32), [TYPE_F64] = CHUNKS_OF(f64)},
+	.exp_less = {exp_less_f32, exp_less_f64},
 	.random_words = philox,
 	.random = {{uniform_f32, uniform_f64}, {normal_f32, normal_f64}},
 	.where = {where_1, where_2, where_4, where_8},

@@ -159,7 +159,7 @@ static double PASTE(exp_sum, TYPE)(size_t n, T *d, const T *a, T from)
 
 	while (n) {
 		size_t m = n < STRETCH ? n : STRETCH, i = 0;
-		T *e = d && m == STRETCH ? d : here;
+		T *e = d && m % SPAN == 0 ? d : here;
 
 		for (; i + SPAN <= m; i += SPAN)
 			PASTE(span_exp, TYPE)(e + i, a + i, from);
@@ -181,6 +181,11 @@ static double PASTE(exp_sum, TYPE)(size_t n, T *d, const T *a, T from)
 	return PASTE(add_lanes, TYPE)(&s, &t, NULL, 0);
 }
 #undef STRETCH
+
+static double PASTE(exp_less, TYPE)(size_t n, void *row, double from)
+{
+	return PASTE(exp_sum, TYPE)(n, row, row, (T)from);
+}
 
 static void PASTE(exps, TYPE)(
 	size_t n, const void *src, double p, double ret[2])

@@ -30,6 +30,7 @@ ops_libkernels_la_SOURCES = \
 	ops/kernels_avx512.c \
 	ops/kernels_c.c \
 	ops/kernels_all.h \
+	ops/kernels_dots.h \
 	ops/kernels_random.h \
 	ops/kernels_rows.h \
 	ops/kernels_types.h \

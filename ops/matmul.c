@@ -3,13 +3,17 @@
  * Products of matrices, and of stacks of them. Stacks that are one matrix in
  * memory (rows of all of them beside one second factor) are computed as one. What
  * remains is cut into parts for the pool: a part is several small products, or a
- * piece of the result of a large one.
+ * piece of the result of a large one. A second factor of BF16 or F16, like the
+ * weights of a model, is made F32 block by block, which stay in the cache.
  */
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 
 #include <tarn/copy.h>
 
 #include "base/checked.h"
+#include "lib/move/move.h"
 #include "ops/product.h"
 #include "ops/threads.h"
 
@@ -17,9 +21,16 @@
 #define SIDE 512   /* of a piece: smaller ones are packed too often */
 #define SPARE 3    /* pieces for a thread, of that size: others run too */
 
+/* A block of the second factor that is made F32: it fits in the cache of second
+ * level, and is wide enough for the first factor to be packed for each. */
+#define BLOCK_ROWS 1024
+#define BLOCK_COLS 128
+
 struct product {
-	enum tarn_dtype dtype;
-	int64_t size; /* bytes of an element */
+	enum tarn_dtype dtype, b_dtype;
+	int64_t size, b_size; /* bytes of an element */
+	bool few;             /* without BLAS */
+	atomic_bool no_memory;
 	struct matrix a, b, c;
 	const char *bias; /* a row that is added to all; NULL: none */
 	int n;            /* dimensions of the stacks */
@@ -154,8 +165,65 @@ static void cut(struct product *p)
 	}
 }
 
-/* One piece of the product at a place in the stacks. */
-static void run_piece(const struct product *p, int64_t at, int64_t piece)
+static void multiply_piece(const struct product *p, const struct matrix *a,
+	const struct matrix *b, bool add, const struct matrix *c)
+{
+	if (p->few)
+		blas_few(a, b, add, c);
+	else
+		blas_product(p->dtype, 1, a, b, add, c);
+}
+
+/* A block of the second factor in the product's dtype, with adjacent elements
+ * where it has them. */
+static struct matrix convert_block(
+	const struct product *p, const struct matrix *b, char *scratch)
+{
+	struct matrix ret = {scratch, b->rows, b->cols, b->cols, 1};
+	struct tarn_layout there = {.dtype = (uint8_t)p->b_dtype,
+		.ndim = 2,
+		.shape = {b->rows, b->cols},
+		.stride = {b->down, b->right}};
+	struct tarn_layout here = there;
+	struct move move;
+
+	if (b->right != 1) {
+		ret.down = 1;
+		ret.right = b->rows;
+	}
+	here.dtype = (uint8_t)p->dtype;
+	here.stride[0] = ret.down;
+	here.stride[1] = ret.right;
+	/* It fails for C64 alone, which has no arithmetic. */
+	if (move_plan(&move, &here, &there, NULL) < 0)
+		__builtin_unreachable();
+	move_run(&move, scratch, b->at);
+	return ret;
+}
+
+static void multiply_blocks(const struct product *p, const struct matrix *a,
+	const struct matrix *b, bool add, const struct matrix *c, char *scratch)
+{
+	for (int64_t row = 0; row < b->rows; row += BLOCK_ROWS, add = true)
+		for (int64_t col = 0; col < b->cols; col += BLOCK_COLS) {
+			int64_t rows = MIN(b->rows - row, (int64_t)BLOCK_ROWS);
+			int64_t cols = MIN(b->cols - col, (int64_t)BLOCK_COLS);
+			struct matrix x =
+				matrix_part(a, p->size, 0, a->rows, row, rows);
+			struct matrix y =
+				matrix_part(b, p->b_size, row, rows, col, cols);
+			struct matrix z =
+				matrix_part(c, p->size, 0, c->rows, col, cols);
+
+			y = convert_block(p, &y, scratch);
+			multiply_piece(p, &x, &y, add, &z);
+		}
+}
+
+/* One piece of the product at a place in the stacks. scratch: where the second
+ * factor is converted; or NULL. */
+static void run_piece(
+	const struct product *p, int64_t at, int64_t piece, char *scratch)
 {
 	int64_t down = piece / p->right, right = piece % p->right;
 	int64_t row = p->c.rows * down / p->down;
@@ -171,25 +239,38 @@ static void run_piece(const struct product *p, int64_t at, int64_t piece)
 		at /= p->extent[i];
 	}
 	a = matrix_part(&p->a, p->size, row, rows, 0, p->a.cols);
-	b = matrix_part(&p->b, p->size, 0, p->b.rows, col, cols);
+	b = matrix_part(&p->b, p->b_size, 0, p->b.rows, col, cols);
 	c = matrix_part(&p->c, p->size, row, rows, col, cols);
 	a.at += apart[0] * p->size;
-	b.at += apart[1] * p->size;
+	b.at += apart[1] * p->b_size;
 	c.at += apart[2] * p->size;
 	if (p->bias)
 		matrix_fill(&c, p->size, p->bias + col * p->size, 0, 1);
-	blas_product(p->dtype, 1, &a, &b, p->bias, &c);
+	if (scratch && b.rows)
+		multiply_blocks(p, &a, &b, p->bias, &c, scratch);
+	else
+		multiply_piece(p, &a, &b, p->bias, &c);
 }
 
 static void run_part(void *arg, size_t number)
 {
-	const struct product *p = arg;
+	struct product *p = arg;
+	_cleanup_free_ char *scratch = NULL;
 	int64_t pieces = p->down * p->right;
 	int64_t first = (int64_t)number / pieces * p->a_part;
 	int64_t end = MIN(first + p->a_part, p->stacked);
 
+	if (p->b_dtype != p->dtype) {
+		scratch = malloc(sizeof(float) * BLOCK_ROWS * BLOCK_COLS);
+		if (!scratch) {
+			/* Relaxed: the end of the job orders it. */
+			atomic_store_explicit(
+				&p->no_memory, true, memory_order_relaxed);
+			return;
+		}
+	}
 	for (; first < end; first++)
-		run_piece(p, first, (int64_t)number % pieces);
+		run_piece(p, first, (int64_t)number % pieces, scratch);
 }
 
 /* Does BLAS keep to the calling thread by itself? OpenBLAS's limits. */
@@ -201,21 +282,25 @@ static bool is_small(const struct product *p)
 	       262144;
 }
 
-static void product_run(struct product *p)
+static int product_run(struct product *p)
 {
 	join_all(p);
 	if (!p->stacked || !p->c.rows || !p->c.cols)
-		return;
+		return 0;
 	cut(p);
+	p->few = p->dtype == TARN_F32 && blas_is_few(&p->a, &p->b, &p->c);
 	if (p->a_part >= p->stacked && is_small(p)) {
 		run_part(p, 0);
-		return;
+	} else {
+		blas_enter();
+		threads_run((size_t)((p->stacked + p->a_part - 1) / p->a_part *
+				     p->down * p->right),
+			run_part, p);
+		blas_leave();
 	}
-	blas_enter();
-	threads_run((size_t)((p->stacked + p->a_part - 1) / p->a_part *
-			     p->down * p->right),
-		run_part, p);
-	blas_leave();
+	return p->no_memory ? tarn_error_set(ENOMEM,
+				      "matmul: no memory to convert a factor")
+			    : 0;
 }
 
 /* The layouts have the same stacks. */
@@ -223,7 +308,9 @@ static void product_init(struct product *p, enum tarn_dtype dtype,
 	const struct tarn_layout layouts[3], char *const at[3])
 {
 	*p = (struct product) {.dtype = dtype,
+		.b_dtype = layouts[1].dtype,
 		.size = tarn_dtype_bits(dtype) / 8,
+		.b_size = tarn_dtype_bits(layouts[1].dtype) / 8,
 		.a = stack_matrix(&layouts[0], at[0]),
 		.b = stack_matrix(&layouts[1], at[1]),
 		.c = stack_matrix(&layouts[2], at[2]),
@@ -356,10 +443,21 @@ static int multiply(struct call *c, tarn_tensor **out)
 	product_init(&p, computed, l,
 		(char *[]) {c->a.at, c->b.at, tarn_tensor_data(to)});
 	p.bias = c->bias.at;
-	product_run(&p);
-	if (wide)
+	r = product_run(&p);
+	if (r >= 0 && wide)
 		r = tarn_copy(result.work, wide, NULL, NULL);
 	return result_end(&result, r);
+}
+
+/* The second factor: half as wide floats are left to the product. */
+static int open_second(struct call *c, const tarn_tensor *t)
+{
+	enum tarn_dtype dtype = tarn_tensor_layout(t)->dtype;
+	enum tarn_dtype computed = dtype_computed(c->dtype);
+
+	if (computed != TARN_F32 || (dtype != TARN_BF16 && dtype != TARN_F16))
+		dtype = computed;
+	return stack_open(c->op, t, dtype, &c->b);
 }
 
 static void call_close(struct call *c)
@@ -388,7 +486,7 @@ int tarn_matmul(const tarn_tensor *a, const tarn_tensor *b, tarn_tensor **out)
 	computed = dtype_computed(c.dtype);
 	r = stack_open(c.op, a, computed, &c.a);
 	if (r >= 0)
-		r = stack_open(c.op, b, computed, &c.b);
+		r = open_second(&c, b);
 	return r < 0 ? r : multiply(&c, out);
 }
 
@@ -433,7 +531,7 @@ int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
 	computed = dtype_computed(c.dtype);
 	r = stack_open(c.op, x, computed, &c.a);
 	if (r >= 0)
-		r = stack_open(c.op, weight, computed, &c.b);
+		r = open_second(&c, weight);
 	if (r >= 0)
 		r = tarn_layout_transpose(&c.b.layout, 0, 1, &c.b.layout);
 	if (r >= 0 && bias)

@@ -3,7 +3,8 @@
  * Sorting along a dimension. Each element becomes a key of 64 bits whose order is
  * that of the elements, whatever their dtype, with its place beside it. Keys are
  * sorted byte by byte from the lowest on, which keeps the order of equal ones; a
- * byte in which all keys agree is passed over.
+ * byte in which all keys agree is passed over. Where the first ones only are wanted
+ * most keys are just compared with the last of those.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -135,6 +136,27 @@ static struct pair *sort_pairs(struct pair *a, int64_t n, struct pair *spare)
 	return a;
 }
 
+/* The first k, in order; returns a or spare. Of more than twice as many only those
+ * are looked at again that come before the k-th so far: equal ones that come later
+ * in the row do not. */
+static struct pair *first_pairs(
+	struct pair *a, int64_t n, int64_t k, struct pair *spare)
+{
+	int64_t room = 2 * k + SHORT, i = MIN(room, n), kept = i;
+
+	for (;;) {
+		struct pair *sorted = sort_pairs(a, kept, spare);
+
+		if (i == n)
+			return sorted;
+		if (sorted != a)
+			memcpy(a, sorted, (size_t)k * sizeof(*a));
+		for (kept = k; i < n && kept < room; i++)
+			if (a[i].key < a[k - 1].key)
+				a[kept++] = a[i];
+	}
+}
+
 /* ---- all rows ------------------------------------------------------------------- */
 
 struct job {
@@ -157,7 +179,7 @@ static void sort_row(const struct job *job, int64_t row, struct pair *pairs)
 		if (job->descending)
 			pairs[i].key = ~pairs[i].key;
 	}
-	pairs = sort_pairs(pairs, job->n, pairs + job->n);
+	pairs = first_pairs(pairs, job->n, job->k, pairs + job->n);
 	for (int64_t i = 0; i < job->k; i++) {
 		if (job->places)
 			job->places[row * job->k + i] = pairs[i].place;
@@ -219,7 +241,7 @@ static int sorted_end(struct sorted *s, int r)
 static int run(const char *op, struct job *job, struct sorted *values,
 	struct sorted *places)
 {
-	if (!job->rows || !job->n)
+	if (!job->rows || !job->k)
 		return 0;
 	job->values = values ? tarn_tensor_data(values->rows) : NULL;
 	job->places = places ? tarn_tensor_data(places->rows) : NULL;

@@ -357,6 +357,90 @@ static void test_random(uint64_t seed, bool integer)
 		n, integer ? "integers" : "floats");
 }
 
+/* ---- few rows, and long ones ---------------------------------------------------- */
+
+/* Those go past BLAS; and a second factor of BF16 or F16 is made F32 in blocks. */
+static bool long_case(void)
+{
+	int64_t k = 250 + (int64_t)view_below(1300);
+	int64_t shape[] = {1 + (int64_t)view_below(40), k};
+	int64_t weight[] = {1 + (int64_t)view_below(300), k};
+	struct product_case c = {.linear = view_below(3),
+		.ndim = 2,
+		.shape = {shape[0], weight[0]}};
+	bool good;
+
+	if (!c.linear) {
+		weight[1] = weight[0];
+		weight[0] = k;
+	}
+	c.a = view_random(random_dtype(false), 2, shape, VIEW_SKEW);
+	c.b = view_random(random_dtype(false), 2, weight, VIEW_SKEW);
+	if (c.linear && view_below(2))
+		c.bias = view_random(TARN_F32, 1, weight, 0);
+	good = meet(&c, &c.dtype) >= 0 && judge_floats(&c);
+	tarn_tensor_unref(c.a);
+	tarn_tensor_unref(c.b);
+	tarn_tensor_unref(c.bias);
+	return good;
+}
+
+static void test_long(void)
+{
+	int wrong = 0, n = (int)test_cases(120);
+
+	for (int i = 0; i < n; i++) {
+		view_seed((uint64_t)i);
+		if (tarn_ops_set_threads(1 + i % 3) < 0)
+			bail("%s", tarn_error_message());
+		if (!long_case()) {
+			wrong++;
+			diag("that was seed %d", i);
+		}
+	}
+	is_int(0, wrong, "products of few long rows are those of a plain loop");
+}
+
+static tarn_tensor *fractions(int64_t rows, int64_t k, enum tarn_dtype dtype)
+{
+	int64_t shape[] = {rows, k};
+	tarn_tensor *t = NULL;
+
+	if (tarn_random_normal((uint64_t)k, 0, 0, 1, dtype, 2, shape, &t) < 0)
+		bail("%s", tarn_error_message());
+	return t;
+}
+
+/* Sums that are rounded: the same bits for any number of threads. */
+static void test_threads(void)
+{
+	static const struct {
+		int64_t m, n, k;
+		enum tarn_dtype dtype;
+	} of[] = {{32, 3000, 784, TARN_F32}, {5, 4000, 2100, TARN_BF16},
+		{300, 20, 1500, TARN_F32}, {32, 600, 1030, TARN_F16}};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		tarn_tensor *a = fractions(of[i].m, of[i].k, TARN_F32);
+		tarn_tensor *b = fractions(of[i].n, of[i].k, of[i].dtype);
+		tarn_tensor *seen[2] = {NULL, NULL};
+
+		for (int j = 0; j < 2; j++)
+			if (tarn_ops_set_threads(1 + 3 * j) < 0 ||
+				tarn_linear(a, b, NULL, &seen[j]) < 0)
+				bail("%s", tarn_error_message());
+		is_int(1, tarn_tensor_equal(seen[0], seen[1]),
+			"%lld rows by %lld of %lld %s have the same bits on "
+			"four threads",
+			(long long)of[i].m, (long long)of[i].n,
+			(long long)of[i].k, tarn_dtype_name(of[i].dtype));
+		for (int j = 0; j < 2; j++)
+			tarn_tensor_unref(seen[j]);
+		tarn_tensor_unref(a);
+		tarn_tensor_unref(b);
+	}
+}
+
 /* ---- large ones, that are cut ----------------------------------------------- */
 
 static void test_cut(void)
@@ -559,11 +643,13 @@ int main(int argc, char **argv)
 
 	test_random(seed, false);
 	test_random(seed, true);
+	test_long();
+	test_threads();
 	test_cut();
 	test_refused();
 	test_linear_refused();
 	test_nan_before();
 	test_file();
 	test_fork();
-	return done(40);
+	return done(45);
 }
