@@ -21,10 +21,13 @@
 #define SIDE 512   /* of a piece: smaller ones are packed too often */
 #define SPARE 3    /* pieces for a thread, of that size: others run too */
 
-/* A block of the second factor that is made F32: it fits in the cache of second
- * level, and is wide enough for the first factor to be packed for each. */
+/* Elements of a block of the second factor that is made F32, which fits in the
+ * cache of second level; and how long its columns are at most. BLAS packs the first
+ * factor for each block: it gets wide ones. Those for few rows lie beside each
+ * other in memory. */
+#define BLOCK 131072
 #define BLOCK_ROWS 1024
-#define BLOCK_COLS 128
+#define BLOCK_ROWS_FEW 8192
 
 struct product {
 	enum tarn_dtype dtype, b_dtype;
@@ -204,10 +207,14 @@ static struct matrix convert_block(
 static void multiply_blocks(const struct product *p, const struct matrix *a,
 	const struct matrix *b, bool add, const struct matrix *c, char *scratch)
 {
-	for (int64_t row = 0; row < b->rows; row += BLOCK_ROWS, add = true)
-		for (int64_t col = 0; col < b->cols; col += BLOCK_COLS) {
-			int64_t rows = MIN(b->rows - row, (int64_t)BLOCK_ROWS);
-			int64_t cols = MIN(b->cols - col, (int64_t)BLOCK_COLS);
+	int64_t most =
+		MIN(b->rows, (int64_t)(p->few ? BLOCK_ROWS_FEW : BLOCK_ROWS));
+	int64_t wide = BLOCK / most;
+
+	for (int64_t row = 0; row < b->rows; row += most, add = true)
+		for (int64_t col = 0; col < b->cols; col += wide) {
+			int64_t rows = MIN(b->rows - row, most);
+			int64_t cols = MIN(b->cols - col, wide);
 			struct matrix x =
 				matrix_part(a, p->size, 0, a->rows, row, rows);
 			struct matrix y =
@@ -261,7 +268,7 @@ static void run_part(void *arg, size_t number)
 	int64_t end = MIN(first + p->a_part, p->stacked);
 
 	if (p->b_dtype != p->dtype) {
-		scratch = malloc(sizeof(float) * BLOCK_ROWS * BLOCK_COLS);
+		scratch = malloc(sizeof(float) * BLOCK);
 		if (!scratch) {
 			/* Relaxed: the end of the job orders it. */
 			atomic_store_explicit(

@@ -17,8 +17,9 @@
 #include "ops/result.h"
 #include "ops/threads.h"
 
-#define SHORT 48   /* elements that are put in their place one by one */
-#define PART 16384 /* elements that pay for a thread */
+#define SHORT 48    /* elements that are put in their place one by one */
+#define PART 16384  /* elements that pay for a thread */
+#define STRETCH 256 /* of a row of which few are wanted */
 
 struct pair {
 	uint64_t key;
@@ -136,27 +137,6 @@ static struct pair *sort_pairs(struct pair *a, int64_t n, struct pair *spare)
 	return a;
 }
 
-/* The first k, in order; returns a or spare. Of more than twice as many only those
- * are looked at again that come before the k-th so far: equal ones that come later
- * in the row do not. */
-static struct pair *first_pairs(
-	struct pair *a, int64_t n, int64_t k, struct pair *spare)
-{
-	int64_t room = 2 * k + SHORT, i = MIN(room, n), kept = i;
-
-	for (;;) {
-		struct pair *sorted = sort_pairs(a, kept, spare);
-
-		if (i == n)
-			return sorted;
-		if (sorted != a)
-			memcpy(a, sorted, (size_t)k * sizeof(*a));
-		for (kept = k; i < n && kept < room; i++)
-			if (a[i].key < a[k - 1].key)
-				a[kept++] = a[i];
-	}
-}
-
 /* ---- all rows ------------------------------------------------------------------- */
 
 struct job {
@@ -169,17 +149,60 @@ struct job {
 	atomic_bool no_memory;
 };
 
+/* Of a row of which the first k are wanted: no more than the row has. */
+static int64_t pairs_room(const struct job *job)
+{
+	return MIN(job->n, 2 * job->k + STRETCH);
+}
+
+/* Elements first .. first + n - 1 of a row. */
+static void make_pairs(const struct job *job, const char *row, int64_t first,
+	int64_t n, struct pair *to)
+{
+	make_keys(job->dtype, row + first * job->size, n, to);
+	for (int64_t i = 0; i < n; i++) {
+		to[i].place = first + i;
+		if (job->descending)
+			to[i].key = ~to[i].key;
+	}
+}
+
+/* The first k of the row, in order; returns a or spare. A stretch of it is looked
+ * at at a time, and only those are kept that come before the k-th so far: equal
+ * ones that come later do not. */
+static struct pair *first_pairs(const struct job *job, const char *row,
+	struct pair *a, struct pair *spare)
+{
+	int64_t room = pairs_room(job), i = 0, kept = 0;
+	uint64_t bound = 0;
+	bool bounded = false;
+
+	for (;;) {
+		int64_t j = kept, end = kept + MIN(job->n - i, room - kept);
+		struct pair *sorted;
+
+		make_pairs(job, row, i, end - kept, a + kept);
+		for (i += end - j; j < end; j++)
+			if (!bounded || a[j].key < bound)
+				a[kept++] = a[j];
+		if (i < job->n && kept <= room - STRETCH / 2)
+			continue;
+		sorted = sort_pairs(a, kept, spare);
+		if (i == job->n)
+			return sorted;
+		kept = job->k;
+		if (sorted != a)
+			memcpy(a, sorted, (size_t)kept * sizeof(*a));
+		bound = a[kept - 1].key;
+		bounded = true;
+	}
+}
+
 static void sort_row(const struct job *job, int64_t row, struct pair *pairs)
 {
 	const char *from = job->from + row * job->n * job->size;
 
-	make_keys(job->dtype, from, job->n, pairs);
-	for (int64_t i = 0; i < job->n; i++) {
-		pairs[i].place = i;
-		if (job->descending)
-			pairs[i].key = ~pairs[i].key;
-	}
-	pairs = first_pairs(pairs, job->n, job->k, pairs + job->n);
+	pairs = first_pairs(job, from, pairs, pairs + pairs_room(job));
 	for (int64_t i = 0; i < job->k; i++) {
 		if (job->places)
 			job->places[row * job->k + i] = pairs[i].place;
@@ -195,7 +218,8 @@ static void sort_part(void *arg, size_t part)
 	struct job *job = arg;
 	int64_t row = (int64_t)part * job->a_part;
 	int64_t end = MIN(row + job->a_part, job->rows);
-	struct pair *pairs = calloc((size_t)job->n, 2 * sizeof(*pairs));
+	struct pair *pairs =
+		calloc((size_t)pairs_room(job), 2 * sizeof(*pairs));
 
 	if (!pairs) {
 		job->no_memory = true;
