@@ -67,10 +67,12 @@ static void check(int r)
 
 static tarn_tensor *matrices(int stacked, int rows, int cols)
 {
+	int64_t shape[] = {stacked, rows, cols};
 	tarn_tensor *t = NULL;
 
+	/* One matrix has two dimensions. */
 	check(tarn_tensor_full(
-		TARN_F32, 3, (int64_t[]) {stacked, rows, cols}, 0.5, &t));
+		TARN_F32, 2 + (stacked > 1), shape + (stacked == 1), 0.5, &t));
 	return t;
 }
 
@@ -117,7 +119,7 @@ static void bench(int i)
 			    : matrices(cases[i].stacked, k, n);
 	r.b = b;
 	if (cases[i].turned) {
-		check(tarn_tensor_transpose(b, 1, 2, &r.b));
+		check(tarn_tensor_transpose(b, -2, -1, &r.b));
 		tarn_tensor_unref(b);
 	}
 	r.c = matrices(cases[i].stacked, m, n);

@@ -314,14 +314,17 @@ static int product_run(struct product *p)
 static void product_init(struct product *p, enum tarn_dtype dtype,
 	const struct tarn_layout layouts[3], char *const at[3])
 {
-	*p = (struct product) {.dtype = dtype,
-		.b_dtype = layouts[1].dtype,
-		.size = tarn_dtype_bits(dtype) / 8,
-		.b_size = tarn_dtype_bits(layouts[1].dtype) / 8,
-		.a = stack_matrix(&layouts[0], at[0]),
-		.b = stack_matrix(&layouts[1], at[1]),
-		.c = stack_matrix(&layouts[2], at[2]),
-		.n = layouts[0].ndim - 2};
+	/* Field by field: clearing the rest is a part of the time of small ones. */
+	p->dtype = dtype;
+	p->b_dtype = layouts[1].dtype;
+	p->size = tarn_dtype_bits(dtype) / 8;
+	p->b_size = tarn_dtype_bits(p->b_dtype) / 8;
+	atomic_init(&p->no_memory, false);
+	p->a = stack_matrix(&layouts[0], at[0]);
+	p->b = stack_matrix(&layouts[1], at[1]);
+	p->c = stack_matrix(&layouts[2], at[2]);
+	p->bias = NULL;
+	p->n = layouts[0].ndim - 2;
 	for (int i = 0; i < p->n; i++) {
 		p->extent[i] = layouts[2].shape[i];
 		for (int j = 0; j < 3; j++)
@@ -381,7 +384,7 @@ static void result_shape(const struct tarn_layout *a,
 	const struct tarn_layout *b, bool a_vector, bool b_vector,
 	struct tarn_layout *ret)
 {
-	*ret = (struct tarn_layout) {0};
+	ret->ndim = 0;
 	for (int i = 0; i < a->ndim - 2; i++)
 		ret->shape[ret->ndim++] = a->shape[i];
 	if (!a_vector)
@@ -390,22 +393,18 @@ static void result_shape(const struct tarn_layout *a,
 		ret->shape[ret->ndim++] = b->shape[b->ndim - 1];
 }
 
-static struct tarn_layout with_vectors(
-	const struct tarn_layout *l, bool a_vector, bool b_vector)
+static void add_vectors(struct tarn_layout *l, bool a_vector, bool b_vector)
 {
-	struct tarn_layout all = *l;
-
 	if (a_vector && b_vector) {
-		all.ndim = 2;
-		all.shape[0] = all.shape[1] = 1;
+		l->ndim = 2;
+		l->shape[0] = l->shape[1] = 1;
 	} else if (b_vector) {
-		all.shape[all.ndim++] = 1;
+		l->shape[l->ndim++] = 1;
 	} else if (a_vector) {
-		all.shape[all.ndim] = all.shape[all.ndim - 1];
-		all.stride[all.ndim] = all.stride[all.ndim - 1];
-		all.shape[all.ndim++ - 1] = 1;
+		l->shape[l->ndim] = l->shape[l->ndim - 1];
+		l->stride[l->ndim] = l->stride[l->ndim - 1];
+		l->shape[l->ndim++ - 1] = 1;
 	}
-	return all;
 }
 
 /* The result's dtype is dtype; it is computed in that of the stacks. */
@@ -420,13 +419,15 @@ static int multiply(struct call *c, tarn_tensor **out)
 {
 	const struct stack *operands[3] = {&c->a, &c->b, &c->bias};
 	enum tarn_dtype computed = dtype_computed(c->dtype);
-	struct tarn_layout l[3] = {c->a.layout, c->b.layout}, shape;
+	struct tarn_layout l[3], shape;
 	_cleanup_tensor_ tarn_tensor *wide = NULL;
 	struct result result;
 	struct product p;
 	tarn_tensor *to;
 	int r;
 
+	l[0] = c->a.layout;
+	l[1] = c->b.layout;
 	as_matrix(&l[0], false);
 	as_matrix(&l[1], true);
 	r = stacks_broadcast(c->op, l, 2);
@@ -446,7 +447,8 @@ static int multiply(struct call *c, tarn_tensor **out)
 	if (r < 0)
 		return result_end(&result, r);
 	to = wide ?: result.work;
-	l[2] = with_vectors(tarn_tensor_layout(to), c->a_vector, c->b_vector);
+	l[2] = *tarn_tensor_layout(to);
+	add_vectors(&l[2], c->a_vector, c->b_vector);
 	product_init(&p, computed, l,
 		(char *[]) {c->a.at, c->b.at, tarn_tensor_data(to)});
 	p.bias = c->bias.at;
@@ -454,6 +456,16 @@ static int multiply(struct call *c, tarn_tensor **out)
 	if (r >= 0 && wide)
 		r = tarn_copy(result.work, wide, NULL, NULL);
 	return result_end(&result, r);
+}
+
+static void call_open(
+	struct call *c, const char *op, bool a_vector, bool b_vector)
+{
+	c->op = op;
+	c->a.source = c->b.source = c->bias.source = (struct source) {0};
+	c->bias.at = NULL;
+	c->a_vector = a_vector;
+	c->b_vector = b_vector;
 }
 
 /* The second factor: half as wide floats are left to the product. */
@@ -478,12 +490,11 @@ int tarn_matmul(const tarn_tensor *a, const tarn_tensor *b, tarn_tensor **out)
 {
 	const struct tarn_layout *x = tarn_tensor_layout(a),
 				 *y = tarn_tensor_layout(b);
-	__attribute__((cleanup(call_close))) struct call c = {.op = "matmul",
-		.a_vector = x->ndim == 1,
-		.b_vector = y->ndim == 1};
+	__attribute__((cleanup(call_close))) struct call c;
 	enum tarn_dtype computed;
 	int r;
 
+	call_open(&c, "matmul", x->ndim == 1, y->ndim == 1);
 	if (!x->ndim || !y->ndim ||
 		x->shape[x->ndim - 1] != y->shape[MAX(y->ndim - 2, 0)])
 		return refuse_shapes(c.op, x, y);
@@ -523,12 +534,13 @@ int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
 	const tarn_tensor *bias, tarn_tensor **out)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(x);
-	__attribute__((cleanup(call_close))) struct call c = {
-		.op = "linear", .a_vector = l->ndim == 1};
+	__attribute__((cleanup(call_close))) struct call c;
 	enum tarn_dtype computed;
-	int r = check_linear(l, tarn_tensor_layout(weight),
-		bias ? tarn_tensor_layout(bias) : NULL);
+	int r;
 
+	call_open(&c, "linear", l->ndim == 1, false);
+	r = check_linear(l, tarn_tensor_layout(weight),
+		bias ? tarn_tensor_layout(bias) : NULL);
 	if (r >= 0)
 		r = choose_dtype(c.op,
 			(const tarn_tensor *[]) {x, weight, bias}, bias ? 3 : 2,
