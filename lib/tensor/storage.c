@@ -28,10 +28,10 @@
 #define LARGE ((uint64_t)4 << 20)
 
 /*
- * Pages of storages that are gone, for those whose bytes may be any: the kernel
- * clears fresh pages when they are first touched, which takes as long as an
- * operation that writes them. So much memory is kept at most; picked, as what the
- * heap of glibc keeps of what is freed.
+ * Pages of storages that are gone and whose bytes could be any, for the next of
+ * the kind: the kernel clears fresh pages when they are first touched, which takes
+ * as long as an operation that writes them. So much memory is kept at most; picked,
+ * as what the heap of glibc keeps of what is freed.
  */
 #define KEPT 4
 #define KEPT_MOST ((size_t)32 << 20) /* bytes of each */
@@ -80,6 +80,7 @@ int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
 struct pages {
 	void *start;
 	size_t size;
+	bool zeroed; /* the owner wanted zeros: they go back to the kernel */
 };
 
 static struct pages *_Atomic kept[KEPT];
@@ -106,7 +107,7 @@ static void pages_free(void *arg)
 	struct pages *p = arg;
 
 	/* Relaxed: any slot will do. */
-	if (p->size <= KEPT_MOST)
+	if (!p->zeroed && p->size <= KEPT_MOST)
 		pages_keep(atomic_fetch_add_explicit(
 				   &next, 1, memory_order_relaxed),
 			p);
@@ -178,6 +179,7 @@ static int alloc_pages(
 	if (!p)
 		return tarn_fail(ENOMEM, "storage: no memory for %llu bytes",
 			(unsigned long long)size);
+	p->zeroed = zeroed;
 	r = tarn_storage_new(TARN_STORAGE_OWNED, (char *)p->start + lead, size,
 		true, pages_free, p, ret);
 	if (r < 0)

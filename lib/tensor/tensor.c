@@ -117,11 +117,8 @@ int tarn_tensor_alloc(const char *op, bool zeroed, enum tarn_dtype dtype,
 	if (r < 0)
 		return r;
 	size = (uint64_t)tarn_layout_nbytes(&layout);
-	/* The bits after the last element of a part of a byte stay 0. */
-	if (zeroed || tarn_dtype_bits(dtype) < 8)
-		r = tarn_storage_alloc(size, &storage);
-	else
-		r = storage_alloc_any(size, &storage);
+	r = zeroed ? tarn_storage_alloc(size, &storage)
+		   : storage_alloc_any(size, &storage);
 	if (r < 0)
 		return r;
 	return tarn_tensor_new_checked(storage, 0, &layout, ret);

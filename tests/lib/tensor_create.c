@@ -57,6 +57,41 @@ static void filled(void)
 	}
 }
 
+/* Large ones get the memory of those that are gone, and zeros do not. */
+static void any_values(void)
+{
+	int64_t shape[] = {3, 1 << 20};
+	tarn_tensor *t = NULL, *other = NULL;
+	unsigned char *data;
+	bool zero = true;
+
+	is_int(0, tarn_tensor_empty(TARN_U8, 2, shape, &t),
+		"a tensor of any values is made");
+	ok(tarn_layout_is_contiguous(tarn_tensor_layout(t)),
+		"it is in C order");
+	is_int(0, (intptr_t)tarn_tensor_data(t) % 64,
+		"it is aligned to 64 bytes");
+	is_int(0, tarn_tensor_empty(TARN_U8, 2, shape, &other),
+		"a second one is made");
+	ok(tarn_tensor_data(t) != tarn_tensor_data(other),
+		"two that are alive have memory of their own");
+	tarn_tensor_unref(other);
+	memset(tarn_tensor_data(t), 7, 3 << 20);
+	tarn_tensor_unref(t);
+	is_int(0, tarn_tensor_zeros(TARN_U8, 2, shape, &t),
+		"zeros of the same size are made");
+	data = tarn_tensor_data(t);
+	for (int64_t i = 0; i < 3 << 20; i++)
+		zero = zero && !data[i];
+	ok(zero, "zeros after one of any values are zero");
+	tarn_tensor_unref(t);
+	t = NULL;
+	is_int(-ENOMEM,
+		tarn_tensor_empty(TARN_U8, 1, (int64_t[]) {1ll << 59}, &t),
+		"one of 2^59 bytes is refused");
+	ok(!t, "no tensor was made of what was refused");
+}
+
 static void refused_sizes(void)
 {
 	tarn_tensor *t = NULL;
@@ -218,11 +253,12 @@ static void decimal_comma(void)
 int main(void)
 {
 	filled();
+	any_values();
 	refused_sizes();
 	ranges();
 	nested();
 	whole();
 	mistakes();
 	decimal_comma();
-	return done(263);
+	return done(272);
 }
