@@ -52,6 +52,8 @@ done
 cli/tarn load "$TARN_BENCH_MINILM" --name minilm >/dev/null
 examples/embed serve minilm --workers 4 --threads 1 &
 server=$!
+echo "the weights: $(($(stat -Lc %s "$TARN_BENCH_MINILM") >> 20)) MiB, of which" \
+	"the words that were not asked for are in no process"
 line=$(awk 'BEGIN { for (i = 0; i < 32; i++) printf "%d ", 1000 + 37 * i }')
 for i in $(seq 200); do
 	echo "$line"
