@@ -75,12 +75,22 @@ class Three:
 rng = np.random.default_rng(0)
 
 
+def at_line(array):
+    """The same at a line of the cache, as tarn's and PyTorch's own tensors."""
+    array = array.astype("f4")
+    room = np.empty(array.nbytes + 64, "u1")
+    start = -room.ctypes.data % 64
+    made = room[start:start + array.nbytes].view("f4").reshape(array.shape)
+    made[...] = array
+    return Three(made)
+
+
 def random(*shape):
-    return Three(rng.normal(size=shape).astype("f4"))
+    return at_line(rng.normal(size=shape))
 
 
 def out_of(*shape):
-    return Three(np.ones(shape, "f4"))
+    return at_line(np.ones(shape))
 
 
 a, b, o = random(side, side), random(side, side), out_of(side, side)
