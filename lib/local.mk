@@ -524,6 +524,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/file.h \
 	lib/include/tarn/gather.h \
 	lib/include/tarn/layout.h \
+	lib/include/tarn/loader.h \
 	lib/include/tarn/node.h \
 	lib/include/tarn/report.h \
 	lib/include/tarn/publish.h \

@@ -55,6 +55,7 @@
 #include <tarn/error.h>
 #include <tarn/dtype.h>
 #include <tarn/layout.h>
+#include <tarn/loader.h>
 #include <tarn/descriptor.h>
 #include <tarn/tensor.h>
 #include <tarn/dlpack.h>
