@@ -77,3 +77,33 @@ void data_hash(const void *bytes, size_t size, uint64_t hash[2]);
 /* Makes text and hash of an otherwise complete dataset. */
 int data_text_make(struct tarn_data *data,
 	const struct tarn_data_weights *periods, size_t n_periods);
+
+/* ---- get.c ---------------------------------------------------------------- */
+
+/* An order that was made for an epoch, which takes longer than to ask it. */
+struct data_last_order {
+	bool made;
+	uint64_t epoch;
+	struct tarn_data_order order;
+};
+
+/* How the bytes of samples are got, at once or later: n tokens of a stream's
+ * source as they are delivered, and a row. */
+struct data_read {
+	int (*tokens)(void *arg, const tarn_data *data, uint32_t stream,
+		uint64_t token, size_t n, unsigned char *to);
+	int (*row)(void *arg, const tarn_data *data, uint32_t stream,
+		uint64_t number, unsigned char *to);
+	void *arg;
+	/* One for each stream, of the caller's alone; NULL: they are not
+	 * kept. */
+	struct data_last_order *orders;
+};
+
+/* Reads them at once. */
+extern const struct data_read data_read_now;
+
+/* tarn_data_get, of a request that was checked. */
+int data_get(tarn_data *data, uint64_t g,
+	const struct tarn_data_request *request, const struct data_read *read,
+	struct tarn_data_sample *ret);

@@ -40,17 +40,40 @@ struct pieces {
 
 /* ---- positions --------------------------------------------------------------- */
 
-static int sample_at(const tarn_data *data, uint64_t n, uint64_t key,
-	uint64_t ordinal, struct place *ret)
+/* The order of an epoch: made anew, or the one that was used last. */
+static int order_of(const tarn_data *data, const struct data_read *read,
+	uint32_t which, uint64_t n, uint64_t key, uint64_t epoch,
+	struct tarn_data_order *own, const struct tarn_data_order **ret)
 {
 	const struct tarn_data_options *o = &data->options;
-	struct tarn_data_order order;
+	struct data_last_order *last =
+		read->orders ? &read->orders[which] : NULL;
+	struct tarn_data_order *order = last ? &last->order : own;
+	int r = 0;
+
+	*ret = order;
+	if (last && last->made && last->epoch == epoch)
+		return 0;
+	r = tarn_data_order_init(order, o->shuffle, n, o->block, key, epoch);
+	if (last) {
+		last->made = r >= 0;
+		last->epoch = epoch;
+	}
+	return r;
+}
+
+/* which: of the orders that are kept, the stream's where they are mixed. */
+static int sample_at(const tarn_data *data, const struct data_read *read,
+	uint32_t which, uint64_t n, uint64_t key, uint64_t ordinal,
+	struct place *ret)
+{
+	const struct tarn_data_order *order;
+	struct tarn_data_order own;
 	int r;
 
 	ret->epoch = ordinal / n;
-	r = tarn_data_order_init(
-		&order, o->shuffle, n, o->block, key, ret->epoch);
-	ret->sample = r < 0 ? 0 : tarn_data_order_at(&order, ordinal % n);
+	r = order_of(data, read, which, n, key, ret->epoch, &own, &order);
+	ret->sample = r < 0 ? 0 : tarn_data_order_at(order, ordinal % n);
 	return r;
 }
 
@@ -71,18 +94,20 @@ static void split(const tarn_data *data, struct place *place)
 	place->sample -= data->streams[low].first;
 }
 
-static int locate(const tarn_data *data, uint64_t g, struct place *ret)
+static int locate(const tarn_data *data, const struct data_read *read,
+	uint64_t g, struct place *ret)
 {
 	uint64_t ordinal;
 	int r;
 
 	if (!data->mixture) {
-		r = sample_at(data, data->n, data->options.seed, g, ret);
+		r = sample_at(
+			data, read, 0, data->n, data->options.seed, g, ret);
 		split(data, ret);
 		return r;
 	}
 	tarn_data_mixture_at(data->mixture, g, &ret->stream, &ordinal);
-	return sample_at(data, data->streams[ret->stream].n,
+	return sample_at(data, read, ret->stream, data->streams[ret->stream].n,
 		data_key(data->options.seed, ret->stream), ordinal, ret);
 }
 
@@ -228,14 +253,16 @@ static int no_fit(const tarn_data *data, const tarn_data_source *source,
 		tarn_dtype_name(data->options.dtype));
 }
 
-static int read_tokens(const tarn_data *data, const tarn_data_source *source,
+static int read_tokens(void *arg, const tarn_data *data, uint32_t stream,
 	uint64_t token, size_t n, unsigned char *to)
 {
+	const tarn_data_source *source = data->streams[stream].source;
 	unsigned width = source->width;
 	unsigned char bytes[CHUNK];
 	size_t bad;
 	int r = 0;
 
+	(void)arg;
 	if (source->dtype == data->options.dtype)
 		return tarn_data_source_read(source, token, n, to);
 	for (size_t i = 0, step; r >= 0 && i < n; i += step) {
@@ -249,6 +276,21 @@ static int read_tokens(const tarn_data *data, const tarn_data_source *source,
 	}
 	return r;
 }
+
+static int read_row(void *arg, const tarn_data *data, uint32_t stream,
+	uint64_t number, unsigned char *to)
+{
+	_cleanup_tensor_ tarn_tensor *row = NULL;
+	int r = tarn_tensor_select(
+		data->streams[stream].source->rows, 0, (int64_t)number, &row);
+
+	(void)arg;
+	return r < 0 ? r
+		     : tarn_tensor_ravel(
+			       row, TARN_ORDER_C, to, data->row_bytes);
+}
+
+const struct data_read data_read_now = {.tokens = read_tokens, .row = read_row};
 
 /* ---- what goes with tokens -------------------------------------------------------------- */
 
@@ -289,10 +331,11 @@ static void pad(const tarn_data *data, const struct tarn_data_request *to,
 			data->out_width);
 }
 
-static int fill(const tarn_data *data, const tarn_data_source *source,
-	struct pieces *pieces, const struct tarn_data_request *to,
-	struct tarn_data_sample *ret)
+static int fill(const tarn_data *data, const struct data_read *read,
+	uint32_t stream, struct pieces *pieces,
+	const struct tarn_data_request *to, struct tarn_data_sample *ret)
 {
+	const tarn_data_source *source = data->streams[stream].source;
 	unsigned char *tokens = to->tokens;
 	uint32_t at = 0;
 	int r = 0;
@@ -303,7 +346,8 @@ static int fill(const tarn_data *data, const tarn_data_source *source,
 		if (tokens && piece->token == TARN_DATA_NONE)
 			r = place_piece(source, piece);
 		if (r >= 0 && tokens)
-			r = read_tokens(data, source, piece->token, piece->n,
+			r = read->tokens(read->arg, data, stream, piece->token,
+				piece->n,
 				tokens + (size_t)at * data->out_width);
 		add_boundary(data, to, at, ret);
 		mark(to, at, at + piece->n, (int32_t)i + 1);
@@ -319,21 +363,9 @@ static int fill(const tarn_data *data, const tarn_data_source *source,
 
 /* ---- samples ------------------------------------------------------------------------------ */
 
-static int get_row(const tarn_data *data, const struct place *place,
-	const struct tarn_data_request *request)
-{
-	_cleanup_tensor_ tarn_tensor *row = NULL;
-	int r = tarn_tensor_select(data->streams[place->stream].source->rows, 0,
-		(int64_t)place->sample, &row);
-
-	return r >= 0 && request->tokens
-		       ? tarn_tensor_ravel(row, TARN_ORDER_C, request->tokens,
-				 data->row_bytes)
-		       : r;
-}
-
-static int get_tokens(tarn_data *data, const struct place *place,
-	const struct tarn_data_request *request, struct tarn_data_sample *ret)
+static int get_tokens(tarn_data *data, const struct data_read *read,
+	const struct place *place, const struct tarn_data_request *request,
+	struct tarn_data_sample *ret)
 {
 	const tarn_data_source *source = data->streams[place->stream].source;
 	struct pieces pieces = {.at = NULL};
@@ -353,7 +385,7 @@ static int get_tokens(tarn_data *data, const struct place *place,
 				source, window.token, &ret->document);
 	}
 	if (r >= 0)
-		r = fill(data, source, &pieces, request, ret);
+		r = fill(data, read, place->stream, &pieces, request, ret);
 	if (pieces.at != &window)
 		free(pieces.at);
 	return r;
@@ -374,25 +406,34 @@ static int check_request(
 	return r;
 }
 
-int tarn_data_get(tarn_data *data, uint64_t g,
-	const struct tarn_data_request *request, struct tarn_data_sample *ret)
+int data_get(tarn_data *data, uint64_t g,
+	const struct tarn_data_request *request, const struct data_read *read,
+	struct tarn_data_sample *ret)
 {
 	struct tarn_data_sample sample = {.document = TARN_DATA_NONE};
 	struct place place = {.stream = 0};
-	int r = check_request(data, request);
+	int r = locate(data, read, g, &place);
 
-	if (r >= 0)
-		r = locate(data, g, &place);
 	if (r < 0)
 		return r;
 	sample.epoch = place.epoch;
 	sample.sample = place.sample;
 	sample.source = place.stream;
-	if (data->shape.windows == TARN_WINDOWS_ROWS)
-		r = get_row(data, &place, request);
-	else if (data->shape.windows != TARN_WINDOWS_RECORDS)
-		r = get_tokens(data, &place, request, &sample);
+	if (data->shape.windows == TARN_WINDOWS_ROWS) {
+		if (request->tokens)
+			r = read->row(read->arg, data, place.stream,
+				place.sample, request->tokens);
+	} else if (data->shape.windows != TARN_WINDOWS_RECORDS)
+		r = get_tokens(data, read, &place, request, &sample);
 	if (r >= 0)
 		*ret = sample;
 	return r;
+}
+
+int tarn_data_get(tarn_data *data, uint64_t g,
+	const struct tarn_data_request *request, struct tarn_data_sample *ret)
+{
+	int r = check_request(data, request);
+
+	return r < 0 ? r : data_get(data, g, request, &data_read_now, ret);
 }
