@@ -37,6 +37,9 @@ enum {
 	ALIGN_MAX = 4096,
 	PAGE = 4096, /* if pages are larger, one is tested twice */
 	LOOKS = 3,
+	/* Small reads for which one test must do, where a test begins to read
+	 * what it tests. Picked. */
+	REUSES = 32,
 };
 
 enum resident { RESIDENT_NONE, RESIDENT_FEW, RESIDENT_MOST, RESIDENT_ALL };
@@ -290,6 +293,20 @@ enum io_kind io_mode_at(struct io_mode *io_mode, uint64_t begin, uint64_t end,
 	return io_mode->kind;
 }
 
+enum io_kind io_mode_just(struct io_mode *io_mode, uint64_t begin, uint64_t end)
+{
+	if (io_mode->ask == IO_PROBE_NOTHING)
+		return kind_of(io_mode, RESIDENT_NONE);
+	if (io_mode->ask == IO_PROBE_NOWAIT && io_mode->reuses) {
+		io_mode->reuses--;
+		return io_mode->kind;
+	}
+	io_mode->upto = io_mode->known; /* io_mode_at has to query again */
+	io_mode->kind = kind_of(io_mode, resident(io_mode, begin, end));
+	io_mode->reuses = REUSES;
+	return io_mode->kind;
+}
+
 bool io_mostly_cached(int fd, uint64_t begin, uint64_t end)
 {
 	struct io_mode io_mode = {
@@ -305,4 +322,5 @@ void io_mode_refused(struct io_mode *io_mode)
 {
 	io_mode->align = (struct tarn_direct) {0, 0};
 	io_mode->upto = 0; /* query again */
+	io_mode->reuses = 0;
 }

@@ -53,6 +53,7 @@ struct io_mode {
 	uint64_t known, upto, window;
 	enum io_kind kind;
 	uint32_t seed;
+	unsigned reuses; /* how often io_mode_just may give the last answer */
 };
 
 /* Asks the file system, and waits as long as that takes: not for a file that
@@ -76,6 +77,11 @@ int io_mode_init(struct io_mode *ret, int fd, int direct_fd,
  * same. */
 enum io_kind io_mode_at(struct io_mode *io_mode, uint64_t begin, uint64_t end,
 	uint64_t *ret_upto);
+
+/* The I/O kind for these bytes alone: for small reads all over a file, which a
+ * query about more than they read would cost as much as they do. */
+enum io_kind io_mode_just(
+	struct io_mode *io_mode, uint64_t begin, uint64_t end);
 
 /* Are at least about half of these bytes in the page cache? */
 bool io_mostly_cached(int fd, uint64_t begin, uint64_t end);
