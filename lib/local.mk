@@ -380,11 +380,23 @@ lib_libcore_la_SOURCES = \
 	lib/set/rows.h \
 	lib/data/chain.c \
 	lib/data/columns.c \
+	lib/data/ahead.c \
+	lib/data/ahead.h \
+	lib/data/alone.c \
+	lib/data/alone.h \
+	lib/data/batch.c \
+	lib/data/batch.h \
+	lib/data/batch_plan.c \
 	lib/data/dataset.c \
 	lib/data/dataset.h \
+	lib/data/feed.c \
+	lib/data/feed.h \
+	lib/data/feed_name.c \
+	lib/data/feed_turn.c \
 	lib/data/get.c \
 	lib/data/index.c \
 	lib/data/key.h \
+	lib/data/loader.c \
 	lib/data/mixture.c \
 	lib/data/order.c \
 	lib/data/plan.c \
@@ -398,6 +410,11 @@ lib_libcore_la_SOURCES = \
 	lib/data/shards_open.c \
 	lib/data/side_car.c \
 	lib/data/side_car.h \
+	lib/data/pool.c \
+	lib/data/pool.h \
+	lib/data/reader.c \
+	lib/data/reader.h \
+	lib/data/reader_request.c \
 	lib/data/source.c \
 	lib/data/source.h \
 	lib/data/source_open.c \

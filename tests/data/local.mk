@@ -2,6 +2,7 @@
 DATA_TESTS = \
 	tests/data/columns \
 	tests/data/elastic \
+	tests/data/loader \
 	tests/data/mixture \
 	tests/data/order \
 	tests/data/order_quality \
@@ -27,3 +28,5 @@ tests_data_sources_SOURCES = $(DATA_CORPUS) tests/data/sources.c
 DATA_SETS = $(DATA_CORPUS) tests/data/datasets.c tests/data/datasets.h
 tests_data_elastic_SOURCES = $(DATA_SETS) tests/data/elastic.c
 tests_data_windows_SOURCES = $(DATA_SETS) tests/data/windows.c
+DATA_BATCHES = $(DATA_SETS) tests/data/batches.c tests/data/batches.h
+tests_data_loader_SOURCES = $(DATA_BATCHES) tests/data/loader.c

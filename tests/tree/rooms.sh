@@ -49,7 +49,7 @@ lib/cuda base/ lib/(number|move)/
 lib/store base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save|cuda)/ lib/reserved.h
 lib/channel base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save|store)/ lib/reserved.h
 lib/set base/ shm/ lib/(layout|number|move|tensor|copy|cuda|store)/ lib/reserved.h
-lib/data base/ lib/(layout|tensor|file)/ lib/reserved.h
+lib/data base/ lib/(layout|tensor|file|io)/ lib/reserved.h
 daemon base/ shm/ lib/io/ lib/descriptor/
 daemon/loop base/ shm/ daemon/messages.h
 daemon/config base/ shm/ daemon/messages.h daemon/loop/

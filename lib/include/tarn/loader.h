@@ -19,7 +19,7 @@
  *	}
  *	loader = tarn_loader_unref(loader);
  *
- * Processes of a node that open a loader by the same name have one stream: one
+ * Processes of a node that open a loader by the same name have one feed: one
  * of them reads the node's part of each global batch into the slots of a
  * channel (channel.h), and each process gets its rank's rows of it as views,
  * without a copy. Ranks that need the same batch, as those of tensor
@@ -27,12 +27,12 @@
  * another goes on.
  *
  * What comes at a position depends on the dataset and the position alone, so a
- * stream saves reads and never decides what a rank gets. A process that joins
- * late, or whose stream has a gap because its reader has died, reads what it
- * missed itself; one that is far from the stream's position, such as a second
+ * feed saves reads and never decides what a rank gets. A process that joins
+ * late, or whose feed has a gap because its reader has died, reads what it
+ * missed itself; one that is far from the feed's position, such as a second
  * job on the same data, reads for itself until the two meet.
  *
- * Memory and reading ahead are bounded by the slots. A stream goes at the pace
+ * Memory and reading ahead are bounded by the slots. A feed goes at the pace
  * of its slowest process: a job that others shall not wait for takes a name of
  * its own, or none.
  *
@@ -71,14 +71,14 @@ enum tarn_loader_part {
 #define TARN_LOADER_AHEAD_MAX 1024u
 
 struct tarn_loader_options {
-	/* Of the stream, for all processes of the node that share it; up to 900
+	/* Of the feed, for all processes of the node that share it; up to 900
 	 * bytes. NULL: this process reads for itself, and needs no store. */
 	const char *name;
 	uint64_t global_batch; /* samples of a step, of all ranks: 1 at least */
 	/* Of data parallelism: this process's part is tarn_data_rank_part's.
 	 * Processes that need the same batch say the same rank. world 0 is 1. */
 	uint32_t rank, world;
-	/* The ranks that the stream is for, as a rule the node's: the first,
+	/* The ranks that the feed is for, as a rule the node's: the first,
 	 * and how many; node_ranks 0: all. Only where there is a name. */
 	uint32_t node_rank, node_ranks;
 	uint32_t ahead; /* batches that are read ahead; 0: 4 */
@@ -108,7 +108,7 @@ TARN_PUBLIC int tarn_loader_open(tarn_store *store, tarn_data *data,
 	const struct tarn_loader_options *options, tarn_loader **ret)
 	TARN_NONNULL(2, 3, 4) TARN_MUST_CHECK;
 
-/* Ends reading and leaves the stream; if this process reads for it, another
+/* Ends reading and leaves the feed; if this process reads for it, another
  * takes over. Batches stay valid until they are dropped. Not while another
  * thread is in tarn_loader_next. Takes NULL and returns NULL. */
 TARN_PUBLIC tarn_loader *tarn_loader_unref(tarn_loader *loader);
@@ -121,8 +121,8 @@ TARN_PUBLIC tarn_loader *tarn_loader_unref(tarn_loader *loader);
  * -EPIPE: until is reached; -ETIMEDOUT; -EINTR: a signal was handled meanwhile;
  * -EBUSY: another thread is in this call; -ECHILD: the loader is a parent
  * process's. Errors of reading are those of tarn_data_get, name file and byte,
- * and leave the position as it is: the next call tries the same batch again.
- * -ECONNRESET: the stream is gone and cannot be opened again.
+ * and leave the position as it is: the next call tries the same batch again. A
+ * feed that ends or breaks is no error: the process reads for itself then.
  */
 TARN_PUBLIC int tarn_loader_next(tarn_loader *loader, int timeout_ms,
 	tarn_batch **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
@@ -136,14 +136,14 @@ struct tarn_loader_info {
 	/* How files are read: "io_uring" or "threads"; "": nothing was read
 	 * yet. Static. */
 	const char *engine;
-	bool reads; /* this process reads for the stream, or for itself */
+	bool reads; /* this process reads for the feed, or for itself */
 	uint32_t slots;
-	/* Of batches that this loader gave: from the stream, and read by this
+	/* Of batches that this loader gave: from the feed, and read by this
 	 * process for itself. */
 	uint64_t n_shared, n_alone;
-	/* Items of the stream that came twice and were dropped. */
+	/* Items of the feed that came twice and were dropped. */
 	uint64_t n_dropped;
-	/* What this process has read of tokens and rows, for the stream and
+	/* What this process has read of tokens and rows, for the feed and
 	 * itself: batches (or parts of them), requests to the engine, bytes of
 	 * files, in requests and not, and bytes of memory. */
 	uint64_t batches_read, requests, file_bytes, memory_bytes;

@@ -55,7 +55,6 @@
 #include <tarn/error.h>
 #include <tarn/dtype.h>
 #include <tarn/layout.h>
-#include <tarn/loader.h>
 #include <tarn/descriptor.h>
 #include <tarn/tensor.h>
 #include <tarn/dlpack.h>
@@ -69,6 +68,7 @@
 #include <tarn/set.h>
 #include <tarn/channel.h>
 #include <tarn/data.h>
+#include <tarn/loader.h>
 #include <tarn/report.h>
 #include <tarn/node.h>
 #include <tarn/cuda.h>
