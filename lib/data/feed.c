@@ -89,20 +89,20 @@ static bool read_tag(const void *bytes, size_t size, struct feed_tag *ret)
 	return ret->magic == FEED_MAGIC && ret->failed <= 1;
 }
 
-/* Does the newest item that went by say that the feed is near? */
-static bool comes_by(struct feed *s)
+/* Looks at the items that went by since the last look, or, at first, at none. */
+static void look(struct feed *s)
 {
 	struct tarn_channel_seen seen;
 	struct feed_tag tag;
-	bool near = false;
 
 	for (uint32_t i = 0; i < 2 * s->options.slots; i++) {
 		if (tarn_channel_watch(s->channel, &s->cursor, 0, &seen) != 1)
 			break;
-		if (read_tag(seen.tag, seen.tag_size, &tag))
-			near = !feed_is_far(s, tag.position);
+		if (read_tag(seen.tag, seen.tag_size, &tag)) {
+			s->passed = true;
+			s->passed_position = tag.position;
+		}
 	}
-	return near;
 }
 
 /* Opens the channels anew where those that are open have ended: they have no
@@ -120,6 +120,17 @@ static int renew(struct feed *s, struct tarn_channel_info *info)
 	return r < 0 ? r : tarn_channel_info(s->channel, info);
 }
 
+/* Is there a feed whose position is not near, or not known, since no item went by
+ * yet? */
+static bool is_elsewhere(struct feed *s)
+{
+	struct tarn_channel_info info;
+
+	return tarn_channel_info(s->channel, &info) >= 0 && info.published &&
+	       info.consumers &&
+	       (!s->passed || feed_is_far(s, s->passed_position));
+}
+
 static int take_part(struct feed *s)
 {
 	struct tarn_channel_info info;
@@ -132,6 +143,10 @@ static int take_part(struct feed *s)
 	if (r >= 0 && info.unlinked)
 		r = -ESTALE;
 	s->seen = false;
+	/* What is published from here on is received, so what went by until now
+	 * and is not received will not come. */
+	if (r >= 0)
+		look(s);
 	if (r >= 0)
 		r = feed_begin_turns(s);
 	if (r < 0)
@@ -147,9 +162,9 @@ bool feed_join(struct feed *s)
 	if (s->joined || s->over)
 		return s->joined;
 	r = renew(s, &info);
-	/* What was published before shows nothing of where the feed is; what
-	 * comes by does. */
-	if (r >= 0 && info.published && info.consumers && !comes_by(s))
+	if (r >= 0)
+		look(s);
+	if (r >= 0 && is_elsewhere(s))
 		return false;
 	if (r >= 0)
 		r = take_part(s);
@@ -193,11 +208,32 @@ static bool accept(struct feed *s, tarn_item *item, struct feed_item *ret)
 	return true;
 }
 
+/* Went the item by before this process took part? */
+static bool went_by(const struct feed *s)
+{
+	return s->passed && feed_wanted(s) <= s->passed_position &&
+	       !feed_is_far(s, s->passed_position);
+}
+
+static int try_receive(struct feed *s, struct feed_item *ret)
+{
+	tarn_item *item;
+
+	if (tarn_channel_receive(s->channel, 0, &item) < 0)
+		return FEED_WENT_BY;
+	if (accept(s, item, ret))
+		return 0;
+	tarn_item_unref(item); /* of a process that errs */
+	return FEED_WENT_BY;
+}
+
 int feed_receive(struct feed *s, int timeout_ms, struct feed_item *ret)
 {
 	int64_t until = clock_ms() + timeout_ms, left = SLICE_MS;
 
 	feed_set(&s->awaited, true);
+	if (went_by(s))
+		return try_receive(s, ret);
 	for (;;) {
 		tarn_item *item;
 		int r;
@@ -210,12 +246,12 @@ int feed_receive(struct feed *s, int timeout_ms, struct feed_item *ret)
 		if (r >= 0)
 			tarn_item_unref(item); /* of a process that errs */
 		else if (r == -ETIMEDOUT && feed_flag(&s->broken))
-			return 1;
+			return FEED_OVER;
 		else if (r == -EINTR || (r == -ETIMEDOUT && timeout_ms >= 0 &&
 						clock_ms() >= until))
 			return r;
-		else if (r != -ETIMEDOUT && r != -ESTALE)
-			return 1;
+		else if (r != -ETIMEDOUT)
+			return FEED_OVER; /* or for now: it joins again */
 	}
 }
 

@@ -18,6 +18,9 @@
  *  - If the next item is later than w, no item will come for w, or only as a
  *    repetition: items are delivered in order, and readers go on from what was
  *    published, or from what their own rank wants. The rank reads w itself.
+ *  - An item that went by before the process took part does not come either, and
+ *    the next one may wait for this rank: so it must not be waited for. The process
+ *    watches while it joins, and knows what went by.
  *  - If no item comes, no process reads, and the turn is free: each process that
  *    receives also waits for the turn, so one of them gets it, and goes on.
  *
@@ -39,7 +42,7 @@ struct feed_options {
 	uint64_t first, n; /* of each, the node's */
 	uint64_t end;
 	uint32_t slots;
-	uint32_t ranks; /* that are expected; see feed.c */
+	uint32_t processes; /* that are expected; see feed_turn.c */
 };
 
 /* wanted: the position that the rank wants, which it keeps up to date. Nothing is
@@ -65,7 +68,12 @@ struct feed_item {
 	bool failed;
 };
 
-/* The next one. 1: the feed is over for this process; -ETIMEDOUT, -EINTR. */
+enum feed_outcome {
+	FEED_OVER = 1,    /* for this process */
+	FEED_WENT_BY = 2, /* what is wanted went by before it took part */
+};
+
+/* The next one, or an outcome; -ETIMEDOUT, -EINTR. */
 int feed_receive(struct feed *feed, int timeout_ms, struct feed_item *ret);
 /* Samples first .. first + n - 1 of it, as a batch; the item stays the caller's.
  * -EBADMSG: it is none. */
@@ -88,7 +96,9 @@ struct feed {
 	tarn_channel *channel, *turn;
 	bool joined, begun; /* begun: there is a thread */
 	bool over;          /* what it is worth is spent: no more of it */
-	uint64_t cursor;    /* of watching */
+	uint64_t cursor;    /* of watching; the last item that went by: */
+	bool passed;
+	uint64_t passed_position;
 	pthread_t thread;
 	atomic_bool stop;
 	atomic_bool reads;    /* this process has the turn */

@@ -179,6 +179,7 @@ int feed_open_channels(struct feed *s)
 	if (r >= 0)
 		r = refuse_others(s);
 	s->cursor = 0;
+	s->passed = false;
 	if (r < 0)
 		feed_close_channels(s);
 	return r;

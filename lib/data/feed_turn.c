@@ -9,7 +9,7 @@
  *
  * The processes of a job open its loader within some time of each other. So that
  * those that come last miss nothing, the first parts are read, but published only
- * when as many ranks take part as are expected, or the reader's own rank wants its
+ * when as many take part as are expected, or the reader's own rank wants its
  * first batch, or a second has gone by.
  */
 #include "lib/data/feed.h"
@@ -81,7 +81,8 @@ static bool ready(void *arg)
 		s->ready = feed_flag(&s->awaited) ||
 			   clock_ns(CLOCK_MONOTONIC) - s->turn_ns > EXPECT_NS ||
 			   tarn_channel_info(s->channel, &info) < 0 ||
-			   info.published || info.consumers >= s->options.ranks;
+			   info.published ||
+			   info.consumers >= s->options.processes;
 	return s->ready;
 }
 

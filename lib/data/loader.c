@@ -169,7 +169,7 @@ static int open_feed(struct tarn_loader *l, tarn_store *store,
 		.batch = l->batch,
 		.end = l->end,
 		.slots = l->slots,
-		.ranks = ranks};
+		.processes = o->processes ? o->processes : ranks};
 	uint64_t last, n;
 	int r = tarn_data_rank_part(
 		l->batch, o->node_rank, l->world, &l->node_first, &n);
@@ -320,6 +320,8 @@ static int from_feed(struct tarn_loader *l, uint64_t position, int timeout_ms,
 {
 	int r = l->item.item ? 0 : feed_receive(l->feed, timeout_ms, &l->item);
 
+	if (r == FEED_WENT_BY)
+		return read_now(l, position, ret);
 	if (r)
 		return r < 0 ? r : OUTSIDE;
 	if (l->item.position == position)

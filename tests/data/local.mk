@@ -3,6 +3,8 @@ DATA_TESTS = \
 	tests/data/columns \
 	tests/data/elastic \
 	tests/data/loader \
+	tests/data/loader_kills \
+	tests/data/loader_shared \
 	tests/data/mixture \
 	tests/data/order \
 	tests/data/order_quality \
@@ -30,3 +32,6 @@ tests_data_elastic_SOURCES = $(DATA_SETS) tests/data/elastic.c
 tests_data_windows_SOURCES = $(DATA_SETS) tests/data/windows.c
 DATA_BATCHES = $(DATA_SETS) tests/data/batches.c tests/data/batches.h
 tests_data_loader_SOURCES = $(DATA_BATCHES) tests/data/loader.c
+DATA_RANKS = $(DATA_BATCHES) tests/data/ranks.c tests/data/ranks.h
+tests_data_loader_shared_SOURCES = $(DATA_RANKS) tests/data/loader_shared.c
+tests_data_loader_kills_SOURCES = $(DATA_RANKS) tests/data/loader_kills.c

@@ -53,7 +53,8 @@ extern tarn_channel *c;
 extern tarn_item *item;
 extern const int64_t shape[2];
 extern struct tarn_completion done[8];
-extern uint64_t my_tag;
+extern uint64_t my_tag, g;
+extern tarn_data *data;
 extern int r, n, n_done;
 void code(void);'
 

@@ -3,7 +3,7 @@
  * Loaders: the batches of a dataset, read ahead, once for all processes of a
  * node.
  *
- *	const struct tarn_loader_options options = {.name = "train",
+ *	struct tarn_loader_options options = {.name = "train",
  *		.global_batch = 512, .rank = 3, .world = 8, .from = g};
  *	tarn_loader *loader = NULL;
  *	tarn_batch *batch = NULL;
@@ -81,6 +81,10 @@ struct tarn_loader_options {
 	/* The ranks that the feed is for, as a rule the node's: the first,
 	 * and how many; node_ranks 0: all. Only where there is a name. */
 	uint32_t node_rank, node_ranks;
+	/* That share it, as a rule at the same time: the first batch waits for
+	 * them, for a second at most, or until the process that reads asks for
+	 * it. What comes later reads for itself at first. 0: node_ranks. */
+	uint32_t processes;
 	uint32_t ahead; /* batches that are read ahead; 0: 4 */
 	unsigned parts; /* TARN_LOADER_*, ored, that batches have beside tokens */
 	/* The global position of the first batch, whatever world and global_batch

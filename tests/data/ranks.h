@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Processes that are ranks of a job, and share a loader. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "tests/data/batches.h"
+
+/* Set before ranks are started: where the daemon is, and what they read. */
+extern const char *ranks_socket;
+extern struct tarn_data_options ranks_dataset;
+
+struct rank {
+	struct tarn_loader_options options;
+	pid_t pid;
+	int to, from;      /* pipes */
+	uint64_t position; /* that it has said last */
+};
+
+/* What a rank has said. */
+struct rank_word {
+	uint64_t position; /* after the last batch */
+	uint32_t wrong;    /* a batch was, or did not come */
+	uint32_t ended;    /* it has made its steps */
+	struct tarn_loader_info info;
+};
+
+/* Starts one with options.from as its position, which opens the loader, and waits
+ * until it is open. */
+void rank_start(struct rank *rank);
+/* Lets it make so many steps: it says something after each. */
+void rank_go(struct rank *rank, uint64_t steps);
+/* Waits until it has made all of them, or is dead. False: a batch was wrong, or
+ * it died. */
+bool rank_finish(struct rank *rank, struct rank_word *ret);
+/* Waits until it has said something: false: it is dead. */
+bool rank_hear(struct rank *rank, struct rank_word *ret);
+/* It ends as a process should, or is killed. */
+void rank_end(struct rank *rank);
+void rank_kill(struct rank *rank);
