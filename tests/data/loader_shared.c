@@ -7,6 +7,7 @@
  * feed is checked.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -299,7 +300,24 @@ static void publish(tarn_channel *channel, uint64_t position, int how)
 	must(tarn_slot_publish(slot));
 }
 
-/* All slots are in use when the forged items come, so they are the next. */
+struct forger {
+	tarn_loader *loader;
+	tarn_channel *channel;
+	int how;
+};
+
+/* Waits for slots as the reader does, and gets some of them. */
+static void *forge(void *arg)
+{
+	const struct forger *f = arg;
+
+	for (uint64_t i = 0; i < 10; i++)
+		publish(f->channel,
+			tarn_loader_position(f->loader) + i % 3 * BATCH,
+			f->how);
+	return NULL;
+}
+
 static void test_hostile(tarn_data *data)
 {
 	static const char *const what[] = {"with too few tensors",
@@ -308,20 +326,23 @@ static void test_hostile(tarn_data *data)
 	const struct tarn_loader_options a = options_of(0, 1);
 
 	for (int how = 0; how < 6; how++) {
-		tarn_loader *loader = open_loader(data, &a);
-		tarn_channel *channel;
+		struct forger f = {.how = how};
 		char name[100] = "";
+		pthread_t thread;
 		bool right = true;
 
+		f.loader = open_loader(data, &a);
 		must(tarn_channel_list(store, "train/", look, name));
-		must(tarn_channel_open(store, name, NULL, &channel));
-		for (uint64_t i = 1; right && i < 12; i++) {
-			right = batches_next(loader, data, &a);
-			publish(channel, (i + how % 3) * BATCH, how);
-		}
+		must(tarn_channel_open(store, name, NULL, &f.channel));
+		if (pthread_create(&thread, NULL, forge, &f))
+			bail("no thread");
+		while (pthread_tryjoin_np(thread, NULL) == EBUSY)
+			right = batches_next(f.loader, data, &a) && right;
+		for (int i = 0; i < 10; i++)
+			right = batches_next(f.loader, data, &a) && right;
 		ok(right, "an item %s is not taken for a batch", what[how]);
-		tarn_channel_unref(channel);
-		tarn_loader_unref(loader);
+		tarn_channel_unref(f.channel);
+		tarn_loader_unref(f.loader);
 	}
 }
 
