@@ -3,6 +3,7 @@ DATA_TESTS = \
 	tests/data/columns \
 	tests/data/elastic \
 	tests/data/loader \
+	tests/data/loader_errors \
 	tests/data/loader_kills \
 	tests/data/loader_shared \
 	tests/data/mixture \
@@ -35,3 +36,14 @@ tests_data_loader_SOURCES = $(DATA_BATCHES) tests/data/loader.c
 DATA_RANKS = $(DATA_BATCHES) tests/data/ranks.c tests/data/ranks.h
 tests_data_loader_shared_SOURCES = $(DATA_RANKS) tests/data/loader_shared.c
 tests_data_loader_kills_SOURCES = $(DATA_RANKS) tests/data/loader_kills.c
+tests_data_loader_errors_SOURCES = \
+	$(DATA_BATCHES) \
+	tests/data/loader_errors.c \
+	tests/kit/fault_engine.c \
+	tests/kit/fault_engine.h \
+	$(NULL)
+tests_data_loader_errors_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=fd_pread \
+	-Wl,--wrap=tarn_io_new \
+	$(NULL)
