@@ -11,6 +11,7 @@ EXTRA_PROGRAMS = \
 	bench/gather \
 	bench/lease \
 	bench/load \
+	bench/loader \
 	bench/lookup \
 	bench/many \
 	bench/minilm \
@@ -42,6 +43,7 @@ bench_first_use_LDADD = lib/libtarn.la
 bench_gather_LDADD = lib/libtarn.la
 bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
+bench_loader_LDADD = lib/libtarn.la
 bench_lookup_LDADD = lib/libcore.la
 bench_many_LDADD = lib/libtarn.la
 bench_minilm_SOURCES = bench/minilm.c examples/minilm.c examples/minilm.h
@@ -87,6 +89,7 @@ BENCHES = \
 	bench/ops.sh \
 	bench/lease.sh \
 	bench/load.sh \
+	bench/loader.sh \
 	bench/lookup.sh \
 	bench/many.sh \
 	bench/minilm.sh \

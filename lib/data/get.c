@@ -298,12 +298,15 @@ const struct data_read data_read_now = {.tokens = read_tokens, .row = read_row};
 static void mark(const struct tarn_data_request *to, uint32_t begin,
 	uint32_t end, int32_t segment)
 {
-	for (uint32_t i = begin; i < end; i++) {
-		if (to->positions)
-			to->positions[i] = segment ? (int32_t)(i - begin) : 0;
-		if (to->segments)
-			to->segments[i] = segment;
-	}
+	int32_t n = (int32_t)(end - begin);
+
+	/* Two loops, which are vectors, and none where nothing is asked for. */
+	if (to->positions)
+		for (int32_t i = 0; i < n; i++)
+			to->positions[begin + (uint32_t)i] = segment ? i : 0;
+	if (to->segments)
+		for (int32_t i = 0; i < n; i++)
+			to->segments[begin + (uint32_t)i] = segment;
 }
 
 /* A boundary among the tokens that are read, once. */
