@@ -29,6 +29,7 @@ for kib in 4 16; do
 	file=$tokens
 	: >"$file.log"
 	for round in 1 2 3 4 5; do
+		echo "round $round"
 		[ $have_fio = no ] || fio_line fio --readonly --rw=randread \
 			--ioengine=io_uring --direct=1 --bs=${kib}k \
 			--iodepth=32 --fixedbufs=1 --registerfiles=1 \

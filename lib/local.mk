@@ -16,7 +16,8 @@
 #	store/   the client of a daemon
 #	channel/ tensors handed from process to process, through slots
 #	set/	tensors below one prefix: what they are, and their next version
-#	data/	samples for training: their order, sources, windows and packing
+#	data/	samples for training: their order, sources, windows and packing,
+#		and loaders of them
 #	dlpack/  tensors handed from library to library, by DLPack
 #
 # Each uses those above it, but for io, which uses none of them, and cuda, which
