@@ -82,7 +82,7 @@ struct tarn_loader_options {
 	 * and how many; node_ranks 0: all. Only where there is a name. */
 	uint32_t node_rank, node_ranks;
 	/* That share it, as a rule at the same time: the first batch waits for
-	 * them, for a second at most, or until the process that reads asks for
+	 * them, for 10 s at most, or until the process that reads asks for
 	 * it. What comes later reads for itself at first. 0: node_ranks. */
 	uint32_t processes;
 	uint32_t ahead; /* batches that are read ahead; 0: 4 */
