@@ -231,7 +231,7 @@ void reader_wait(struct reader *reader, int timeout_ms)
 		return;
 	/* Waking for each costs as much as a request; an eighth keeps the drive
 	 * busy meanwhile. */
-	n = timeout_ms ? MAX(n / 8, 1) : 0;
+	n = timeout_ms ? 1 : 0;
 	reader->broken = tarn_io_submit_and_wait(reader->io, n, timeout_ms) < 0;
 }
 
