@@ -95,6 +95,11 @@ static int check_parts(const tarn_data *data, unsigned parts)
 	if (parts & ~PARTS)
 		return tarn_fail(EINVAL, "loader: unknown parts %#x of %#x",
 			parts & ~PARTS, parts);
+	if (data->shape.windows == TARN_WINDOWS_RECORDS)
+		return tarn_fail(ENOTSUP,
+			"loader: samples are records, of any size each; "
+			"tarn_data_get gives their numbers, and "
+			"tarn_data_source_record reads them");
 	if (data->shape.windows == TARN_WINDOWS_ROWS && parts & tokens)
 		return tarn_fail(EINVAL,
 			"loader: parts %#x are of tokens, and samples are rows",

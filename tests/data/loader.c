@@ -310,6 +310,28 @@ static void test_wrong(tarn_data *data)
 	tarn_loader_unref(loader);
 }
 
+/* Each of their samples has a size of its own. */
+static void test_records(void)
+{
+	const struct tarn_data_options records = {
+		.windows = TARN_WINDOWS_RECORDS};
+	const int64_t n = 4;
+	struct tarn_data_column column = {.name = "x"};
+	tarn_data_source *source;
+	tarn_tensor *rows;
+	tarn_data *data;
+
+	must(tarn_tensor_zeros(TARN_F32, 1, &n, &rows));
+	must(tarn_data_source_rows(rows, &column.source));
+	must(tarn_data_source_columns(&column, 1, &source));
+	must(tarn_data_open(&source, 1, &records, &data));
+	refused(data, -ENOTSUP, "samples are records", OPTIONS(2));
+	tarn_data_free(data);
+	tarn_data_source_unref(source);
+	tarn_data_source_unref(column.source);
+	tarn_tensor_unref(rows);
+}
+
 static void test_fork(tarn_data *data)
 {
 	const struct tarn_loader_options options = OPTIONS(8);
@@ -392,9 +414,10 @@ int main(void)
 	test_kept(data);
 	test_ends(data);
 	test_wrong(data);
+	test_records();
 	test_fork(data);
 	test_signal(data);
 	tarn_data_free(data);
 	datasets_end(corpora);
-	return done(CONFIGURATIONS + 1 + 6 + 7 + 7 + 26 + 2 + 2);
+	return done(CONFIGURATIONS + 1 + 6 + 7 + 7 + 26 + 2 + 2 + 2);
 }

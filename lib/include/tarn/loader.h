@@ -105,8 +105,9 @@ struct tarn_loader_options {
  *
  * -EINVAL: an option is wrong, and the sentence says which; -EMEDIUMTYPE: the
  * name is in use by processes with another dataset, global batch, part of it,
- * dtype or other parts; -EOVERFLOW: a batch is too large; -ENOMEM, and the
- * errors of tarn_channel_open. The caller gives *ret to tarn_loader_unref.
+ * dtype or other parts; -EOVERFLOW: a batch is too large; -ENOTSUP: samples are
+ * records, each of its own size; -ENOMEM, and the errors of
+ * tarn_channel_open. The caller gives *ret to tarn_loader_unref.
  */
 TARN_PUBLIC int tarn_loader_open(tarn_store *store, tarn_data *data,
 	const struct tarn_loader_options *options, tarn_loader **ret)
