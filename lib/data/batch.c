@@ -198,7 +198,7 @@ static void *copy_of(const int32_t *from, uint64_t n)
 {
 	int32_t *copy = malloc((n + 1) * sizeof(*copy));
 
-	if (copy)
+	if (copy && n)
 		memcpy(copy, from, n * sizeof(*copy));
 	return copy;
 }
