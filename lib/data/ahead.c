@@ -44,8 +44,9 @@ static void between(void *arg)
 {
 	struct ahead *a = arg;
 
-	reader_wait(a->reader, 0);
 	pump(a);
+	reader_wait(a->reader, 0);
+	reader_settle(a->reader);
 }
 
 /* ---- beginning -------------------------------------------------------------- */
@@ -142,9 +143,11 @@ static void turn(struct ahead *a)
 		pump(a);
 	pump(a);
 	held = give(a);
-	if (reader_busy(a->reader))
+	if (reader_busy(a->reader)) {
 		reader_wait(a->reader, held ? 1 : PATIENCE_MS);
-	else if (held)
+		/* The drive works while the CPU copies. */
+		between(a);
+	} else if (held)
 		rest();
 	else if (!a->first)
 		begin_part(a, PATIENCE_MS);

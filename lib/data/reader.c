@@ -221,7 +221,7 @@ static bool has_files(const struct reader *reader)
 /* Without an engine, or memory for it, reads are made one by one. */
 static void start_engine(struct reader *reader)
 {
-	size_t size = (size_t)TARN_IO_DEPTH * READER_BUFFER;
+	size_t size = (size_t)READER_REQUESTS * READER_BUFFER;
 
 	if (!has_files(reader) || tarn_io_new(-1, &reader->io) < 0)
 		return;
@@ -232,8 +232,8 @@ static void start_engine(struct reader *reader)
 	}
 	reader->registered =
 		tarn_io_register(reader->io, 0, reader->buffers, size) == 0;
-	reader->unused = UINT32_MAX;
-	for (size_t i = 0; i < TARN_IO_DEPTH; i++) {
+	reader->unused = UINT64_MAX >> (64 - READER_REQUESTS);
+	for (size_t i = 0; i < READER_REQUESTS; i++) {
 		reader->requests[i].reader = reader;
 		reader->requests[i].buffer =
 			reader->buffers + i * READER_BUFFER;
@@ -284,8 +284,8 @@ struct reader *reader_free(struct reader *reader)
 		tarn_io_free(reader->io);
 	/* The kernel may still write to those of a broken engine. */
 	if (!reader->broken)
-		io_pages_unmap(
-			reader->buffers, (size_t)TARN_IO_DEPTH * READER_BUFFER);
+		io_pages_unmap(reader->buffers,
+			(size_t)READER_REQUESTS * READER_BUFFER);
 	free(reader->first_file);
 	free(reader->read.orders);
 	free(reader);

@@ -14,7 +14,7 @@
 enum {
 	/* Bytes of a request, and of an extent half as many. Picked: larger ones
 	 * gain little, and this much for each request is the reader's memory. */
-	READER_REQUEST = 128 << 10,
+	READER_REQUEST = 64 << 10,
 	READER_EXTENT = READER_REQUEST / 2,
 	/* A direct read is rounded to blocks of at most so many bytes. */
 	READER_BLOCK = 4096,
@@ -22,6 +22,9 @@ enum {
 	/* Bytes between two extents that are rather read than skipped. Picked: a
 	 * drive reads them in less time than it takes for one more request. */
 	READER_GAP = 16 << 10,
+	/* Buffers: of requests under way, and of as many that are done and not
+	 * copied yet, so that the next ones need not wait for that. */
+	READER_REQUESTS = 2 * TARN_IO_DEPTH,
 	/* EAGAIN and EINTR in a row before a read counts as failed. */
 	READER_RETRIES = 64,
 };
@@ -42,7 +45,8 @@ struct read_request {
 	struct tarn_io_request req; /* first: done() gets a pointer to it */
 	struct reader *reader;
 	struct ahead_part *part;
-	size_t first, n; /* extents */
+	struct read_request *next; /* that has landed */
+	size_t first, n;           /* extents */
 	struct read_file *file;
 	uint64_t base; /* the byte of the file at buffer */
 	uint64_t pos;  /* read up to here; need: complete when it gets there */
@@ -60,8 +64,9 @@ struct reader {
 	unsigned char *buffers;
 	bool registered;
 	bool broken;     /* the engine failed: nothing comes any more */
-	uint32_t unused; /* requests, a bit for each */
-	struct read_request requests[TARN_IO_DEPTH];
+	uint64_t unused; /* requests, a bit for each */
+	struct read_request requests[READER_REQUESTS];
+	struct read_request *landed; /* done, and not copied yet */
 	struct data_read read;
 	struct ahead_part *part; /* that is being planned */
 	uint32_t *first_file;    /* of each stream */
@@ -69,7 +74,7 @@ struct reader {
 	struct read_file files[];
 };
 
-static_assert(TARN_IO_DEPTH <= 32, "a bit for each request");
+static_assert(READER_REQUESTS <= 64, "a bit for each request");
 
 static inline void reader_count(atomic_uint_least64_t *counter, uint64_t n)
 {

@@ -89,7 +89,9 @@ static void queue(struct read_request *q)
 	};
 	reader_count(&q->reader->counts->requests, 1);
 	r = tarn_io_read(q->reader->io, &q->req);
-	assert(r == 0); /* there are as many requests as the engine takes */
+	assert(r ==
+		0); /* there is room: reader_begin looked, and one that is done
+			 * leaves its own */
 	(void)r;
 }
 
@@ -108,7 +110,7 @@ static void retire(struct read_request *q)
 {
 	q->part->in_flight--;
 	q->file->in_flight--;
-	q->reader->unused |= 1u << (q - q->reader->requests);
+	q->reader->unused |= UINT64_C(1) << (q - q->reader->requests);
 }
 
 /* The file refused a direct read: it is read through the page cache. */
@@ -144,11 +146,24 @@ static void request_done(struct tarn_io_request *req)
 		queue(q);
 		return;
 	}
-	if (q->pos == q->need && !q->part->failed)
-		scatter(q);
-	else
+	if (q->pos == q->need && !q->part->failed) {
+		q->next = q->reader->landed;
+		q->reader->landed = q;
+	} else {
 		q->part->failed = true;
-	retire(q);
+		retire(q);
+	}
+}
+
+void reader_settle(struct reader *reader)
+{
+	while (reader->landed) {
+		struct read_request *q = reader->landed;
+
+		reader->landed = q->next;
+		scatter(q);
+		retire(q);
+	}
 }
 
 /* How many extents from the first on one request reads, and up to where. */
@@ -177,7 +192,7 @@ static int begin_request(struct reader *reader, struct ahead_part *part)
 	const struct read_extent *e = &part->extents[part->begun];
 	struct read_file *file = &reader->files[e->file];
 	struct read_request *q =
-		&reader->requests[__builtin_ctz(reader->unused)];
+		&reader->requests[__builtin_ctzll(reader->unused)];
 	int r;
 
 	if (!file->begun)
@@ -206,7 +221,8 @@ static int begin_request(struct reader *reader, struct ahead_part *part)
 bool reader_begin(struct reader *reader, struct ahead_part *part)
 {
 	while (part->begun < part->n && !part->failed && !reader->broken) {
-		if (!reader->unused)
+		if (!reader->unused ||
+			tarn_io_pending(reader->io) == TARN_IO_DEPTH)
 			return false;
 		if (begin_request(reader, part) >= 0)
 			continue;
