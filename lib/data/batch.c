@@ -166,7 +166,7 @@ static int join_boundaries(const struct batch_form *form, const int32_t *at,
 {
 	const int64_t shape[] = {(int64_t)at[n] - at[0] + 1};
 	_cleanup_tensor_ tarn_tensor *list = NULL;
-	int r = tarn_tensor_alloc("loader", TARN_I32, 1, shape, &list);
+	int r = tarn_tensor_alloc("loader", false, TARN_I32, 1, shape, &list);
 	int32_t *to;
 
 	if (r < 0)
