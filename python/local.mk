@@ -15,6 +15,10 @@ python_tarn__tarn_la_SOURCES = \
 	python/channel_member.c \
 	python/copy.c \
 	python/create.c \
+	python/data.c \
+	python/data.h \
+	python/data_get.c \
+	python/data_source.c \
 	python/deadline.c \
 	python/device.c \
 	python/device.h \
@@ -111,6 +115,7 @@ PYTHON_SOURCES = \
 	python/tarn/_channel.pyi \
 	python/tarn/_collate.py \
 	python/tarn/_copies.py \
+	python/tarn/_dataset.py \
 	python/tarn/_libraries.py \
 	python/tarn/_names.py \
 	python/tarn/_nn_tree.py \
@@ -135,6 +140,8 @@ PYTHON_SOURCES = \
 	python/tarn/_tarn.pyi \
 	python/tarn/array_api.py \
 	python/tarn/array_api.pyi \
+	python/tarn/data.py \
+	python/tarn/data.pyi \
 	python/tarn/nn.py \
 	python/tarn/nn.pyi \
 	python/tarn/ops.py \

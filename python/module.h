@@ -81,6 +81,7 @@ int add_store_type(PyObject *module);
 int add_channel_types(PyObject *module);
 int add_interface(PyObject *module);
 int add_refit_type(PyObject *module);
+int add_data_types(PyObject *module);
 extern PyMethodDef create_functions[];
 extern PyMethodDef copy_functions[];
 extern PyMethodDef device_functions[];

@@ -19,9 +19,9 @@ name in any other. Nothing is copied, and no daemon needs to be started first.
     tarn.save("out.safetensors", {"w": w})
 
 Where to go on: help(tarn.load), help(tarn.Store), help(tarn.Tensor), one name
-at a time; help(tarn.torch) for DataLoader, help(tarn.nn) for module trees; the
-programs in examples/, which the README lists; man tarn for the idea, and tarn
-doctor for this machine.
+at a time; help(tarn.torch) for DataLoader, help(tarn.nn) for module trees,
+help(tarn.data) for the samples of training jobs; the programs in examples/,
+which the README lists; man tarn for the idea, and tarn doctor for this machine.
 
 The names beside numpy's and PyTorch's:
 
@@ -61,9 +61,9 @@ _collate.register()
 
 
 def __getattr__(name):
-    """tarn.torch and its kin are imported when they are asked for,
-    the first two with PyTorch and numpy."""
-    if name in ("array_api", "nn", "numpy", "ops", "torch"):
+    """tarn.torch and its kin are imported when they are asked for; tarn.torch
+    and tarn.numpy bring PyTorch and numpy."""
+    if name in ("array_api", "data", "nn", "numpy", "ops", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

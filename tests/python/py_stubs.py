@@ -115,7 +115,7 @@ for node in [n for n in stub("_channel.pyi") if isinstance(n, ast.ClassDef)]:
 kit.ok(len(classes) >= 2, "there are stubs of two classes or more")
 kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and
            not getattr(tarn, n).__doc__], [], "each function has a docstring")
-for module in ("tarn.nn", "tarn.numpy", "tarn.torch"):
+for module in ("tarn.data", "tarn.nn", "tarn.numpy", "tarn.torch"):
     path = module.replace(".", "/").removeprefix("tarn/")
     try:
         there = importlib.import_module(module)
@@ -127,11 +127,14 @@ for module in ("tarn.nn", "tarn.numpy", "tarn.torch"):
     here = names_of(stub(path + ".pyi")) - {"Any"}
     kit.equal(sorted(here ^ set(there.__all__)), [],
               f"the stub of {module} has its names")
-    for node in stub(path + ".pyi") if module == "tarn.nn" else ():
-        if isinstance(node, ast.ClassDef) and node.name in ("Module",
-                                                            "Parameter"):
-            kit.equal(sorted(public(getattr(there, node.name)) ^
-                             names_of(node.body)), [],
+    for node in stub(path + ".pyi") if module in ("tarn.data",
+                                                  "tarn.nn") else ():
+        if isinstance(node, ast.ClassDef) and node.name in (
+                "Dataset", "Loader", "Module", "Parameter", "Source"):
+            # Attributes are instances', and not seen here.
+            named = names_of([n for n in node.body
+                              if not isinstance(n, ast.AnnAssign)])
+            kit.equal(sorted(public(getattr(there, node.name)) ^ named), [],
                       f"the stub of {node.name} has its methods")
     kit.equal([n for n in there.__all__ if not getattr(there, n).__doc__], [],
               "the names of the module have docstrings")

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: MIT
+/*
+ * tarn.data.Source: tokens or rows, and their documents. It never changes, and any
+ * thread may use it. It travels to another process as what it was made of.
+ */
+#include "python/data.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+PyTypeObject *data_source_type;
+
+/* ---- arguments ----------------------------------------------------- */
+
+PyObject *data_raise(int r)
+{
+	if (r == -EMEDIUMTYPE && !PyErr_Occurred()) {
+		PyErr_SetString(PyExc_ValueError, tarn_error_message());
+		return NULL;
+	}
+	return r == -ERANGE ? raise_view(r) : raise_system(r);
+}
+
+int data_count_argument(const char *what, PyObject *object, uint64_t *ret)
+{
+	PyObject *number = PyNumber_Index(object);
+	unsigned long long value;
+
+	if (!number) {
+		if (PyErr_ExceptionMatches(PyExc_TypeError))
+			PyErr_Format(PyExc_TypeError,
+				"%s: a whole number is wanted, not %R", what,
+				object);
+		return -1;
+	}
+	value = PyLong_AsUnsignedLongLong(number);
+	Py_DECREF(number);
+	if (PyErr_Occurred()) {
+		PyErr_Format(PyExc_ValueError,
+			"%s is %R; a number from 0 to 2^64 - 1 is wanted", what,
+			object);
+		return -1;
+	}
+	*ret = value;
+	return 0;
+}
+
+int data_word_argument(
+	const char *what, PyObject *object, const char *const *words)
+{
+	PyObject *list, *text;
+
+	for (int i = 0; words[i]; i++)
+		if (PyUnicode_Check(object) &&
+			PyUnicode_CompareWithASCIIString(object, words[i]) == 0)
+			return i;
+	list = PyUnicode_FromString(words[0]);
+	for (int i = 1; list && words[i]; i++) {
+		text = PyUnicode_FromFormat("%U, %s", list, words[i]);
+		Py_DECREF(list);
+		list = text;
+	}
+	if (list)
+		PyErr_Format(PyExc_ValueError, "%s is %R, and is one of %U",
+			what, object, list);
+	Py_XDECREF(list);
+	return -1;
+}
+
+/* ---- making -------------------------------------------------------- */
+
+/* Takes the source and the arguments over, also when it fails. */
+static PyObject *wrap_consume(PyObject *type, tarn_data_source *source,
+	const char *how, PyObject *arguments)
+{
+	allocfunc alloc = PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+	PyObject *self = arguments ? alloc((PyTypeObject *)type, 0) : NULL;
+
+	if (!self) {
+		tarn_data_source_unref(source);
+		Py_XDECREF(arguments);
+		return NULL;
+	}
+	data_source_of(self)->source = source;
+	data_source_of(self)->arguments = arguments;
+	data_source_of(self)->how = PyUnicode_FromString(how);
+	if (!data_source_of(self)->how) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	return self;
+}
+
+static PyObject *new_source(
+	PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	PyErr_SetString(PyExc_TypeError,
+		"a Source is made by Source.open(paths), Source.tokens(values) "
+		"or Source.rows(tensor)");
+	return NULL;
+}
+
+/* One path or several: a list of bytes, which the caller drops. */
+static PyObject *paths_argument(PyObject *paths)
+{
+	PyObject *list = PyList_New(0), *tuple, *path;
+	bool one = PyUnicode_Check(paths) || PyBytes_Check(paths) ||
+		   PyObject_HasAttrString(paths, "__fspath__");
+
+	tuple = one ? PyTuple_Pack(1, paths) : PySequence_Tuple(paths);
+	for (Py_ssize_t i = 0; list && tuple && i < PyTuple_Size(tuple); i++) {
+		if (PyUnicode_FSConverter(PyTuple_GetItem(tuple, i), &path)) {
+			if (PyList_Append(list, path) >= 0) {
+				Py_DECREF(path);
+				continue;
+			}
+			Py_DECREF(path);
+		}
+		Py_CLEAR(list);
+	}
+	if (!tuple)
+		Py_CLEAR(list);
+	Py_XDECREF(tuple);
+	return list;
+}
+
+static int open_paths(PyObject *list,
+	const struct tarn_data_source_options *options, tarn_data_source **ret)
+{
+	size_t n = (size_t)PyList_Size(list);
+	const char **paths = calloc(n + 1, sizeof(*paths));
+	int r;
+
+	if (!paths) {
+		PyErr_NoMemory();
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < n; i++)
+		paths[i] =
+			PyBytes_AsString(PyList_GetItem(list, (Py_ssize_t)i));
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_data_source_open(paths, n, options, ret);
+	Py_END_ALLOW_THREADS
+	free(paths);
+	if (r < 0)
+		raise_system(r);
+	return r;
+}
+
+static PyObject *open_source(PyObject *type, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {
+		"paths", "dtype", "token_bytes", NULL};
+	struct tarn_data_source_options options = {.token_bytes = 0};
+	tarn_data_source *source = NULL;
+	PyObject *given[3], *list;
+	int64_t bytes = 0;
+	int r;
+
+	if (named_arguments("open", names, 1, args, n_args, keywords, given) <
+		0)
+		return NULL;
+	if (given[1] && given[1] != Py_None) {
+		options.dtype = (enum tarn_dtype)dtype_argument(given[1]);
+		if (!options.dtype)
+			return NULL;
+	}
+	if (given[2] && given[2] != Py_None &&
+		int_argument(given[2], &bytes) < 0)
+		return NULL;
+	if (bytes < 0 || bytes > 4) {
+		PyErr_Format(PyExc_ValueError,
+			"open: token_bytes is %R; tokens have 1 to 4",
+			given[2]);
+		return NULL;
+	}
+	options.token_bytes = (unsigned)bytes;
+	list = paths_argument(given[0]);
+	r = list ? open_paths(list, &options, &source) : -1;
+	if (r < 0) {
+		Py_XDECREF(list);
+		return NULL;
+	}
+	return wrap_consume(type, source, "open",
+		Py_BuildValue("(NOi)", list, given[1] ? given[1] : Py_None,
+			(int)bytes));
+}
+
+static PyObject *tokens_source(PyObject *type, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"values", "offsets", NULL};
+	PyObject *given[2], *values, *offsets = NULL;
+	tarn_data_source *source = NULL;
+	int r;
+
+	if (named_arguments("tokens", names, 1, args, n_args, keywords, given) <
+		0)
+		return NULL;
+	values = tensor_source(given[0], 0);
+	if (values && given[1] && given[1] != Py_None) {
+		offsets = tensor_source(given[1], 0);
+		if (!offsets)
+			Py_CLEAR(values);
+	}
+	if (!values)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_data_source_tokens(tensor_of(values),
+		offsets ? tensor_of(offsets) : NULL, &source);
+	Py_END_ALLOW_THREADS
+	if (r < 0) {
+		Py_DECREF(values);
+		Py_XDECREF(offsets);
+		return raise_system(r);
+	}
+	if (!offsets) {
+		offsets = Py_None;
+		Py_INCREF(offsets);
+	}
+	return wrap_consume(
+		type, source, "tokens", Py_BuildValue("(NN)", values, offsets));
+}
+
+static PyObject *rows_source(PyObject *type, PyObject *tensor)
+{
+	PyObject *rows = tensor_source(tensor, 0);
+	tarn_data_source *source = NULL;
+	int r;
+
+	if (!rows)
+		return NULL;
+	r = tarn_data_source_rows(tensor_of(rows), &source);
+	if (r < 0) {
+		Py_DECREF(rows);
+		return raise_system(r);
+	}
+	return wrap_consume(type, source, "rows", Py_BuildValue("(N)", rows));
+}
+
+static void source_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	freefunc release = PyType_GetSlot(type, Py_tp_free);
+
+	tarn_data_source_unref(data_source_of(self)->source);
+	Py_XDECREF(data_source_of(self)->how);
+	Py_XDECREF(data_source_of(self)->arguments);
+	release(self);
+	Py_DECREF((PyObject *)type);
+}
+
+static PyObject *source_reduce(PyObject *self, PyObject *none)
+{
+	const struct data_source *s = data_source_of(self);
+
+	return Py_BuildValue("(NO)",
+		PyObject_GetAttr((PyObject *)Py_TYPE(self), s->how),
+		s->arguments);
+}
+
+/* ---- asking -------------------------------------------------------- */
+
+static struct tarn_data_source_info info_of(PyObject *self)
+{
+	struct tarn_data_source_info info = {.format = NULL};
+
+	tarn_data_source_info(data_source_of(self)->source, &info);
+	return info;
+}
+
+static PyObject *get_info(PyObject *self, void *closure)
+{
+	struct tarn_data_source_info info = info_of(self);
+	PyObject *dtype =
+		info.dtype ? dtype_object(info.dtype) : Py_BuildValue("");
+
+	(void)closure;
+	return Py_BuildValue("{s:s,s:N,s:I,s:n,s:K,s:K,s:K,s:N}", "format",
+		info.format, "dtype", dtype, "token_bytes", info.token_bytes,
+		"files", (Py_ssize_t)info.n_files, "tokens",
+		(unsigned long long)info.n_tokens, "documents",
+		(unsigned long long)info.n_documents, "rows",
+		(unsigned long long)info.n_rows, "has_documents",
+		PyBool_FromLong(info.has_documents));
+}
+
+static Py_ssize_t source_length(PyObject *self)
+{
+	struct tarn_data_source_info info = info_of(self);
+	uint64_t n = info.token_bytes ? info.n_documents : info.n_rows;
+
+	if (n <= PY_SSIZE_T_MAX)
+		return (Py_ssize_t)n;
+	PyErr_SetString(PyExc_OverflowError,
+		"there are more documents than len() can say: see info");
+	return -1;
+}
+
+static PyObject *source_repr(PyObject *self)
+{
+	struct tarn_data_source_info info = info_of(self);
+
+	if (!info.token_bytes)
+		return PyUnicode_FromFormat("<tarn.data.Source: %llu rows>",
+			(unsigned long long)info.n_rows);
+	return PyUnicode_FromFormat(
+		"<tarn.data.Source: %s, %llu tokens of %u bytes, %llu documents>",
+		info.format, (unsigned long long)info.n_tokens,
+		info.token_bytes, (unsigned long long)info.n_documents);
+}
+
+/* A new tensor of n elements and its memory. NULL with an exception. */
+static PyObject *new_line(int dtype, uint64_t n, void **ret)
+{
+	int64_t shape[1] = {(int64_t)n};
+	tarn_tensor *tensor;
+	int r = n > INT64_MAX / 16 ? -ENOMEM
+				   : new_tensor(dtype, 1, shape, &tensor);
+
+	if (r < 0) {
+		if (n > INT64_MAX / 16)
+			return PyErr_NoMemory();
+		return raise_view(r);
+	}
+	*ret = tarn_tensor_data(tensor);
+	return tensor_wrap_consume(tensor);
+}
+
+/* first and n of a range of at most `all`, checked before memory is made for
+ * it. 0 or -1. */
+static int range_arguments(const char *name, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords, uint64_t all, const char *what,
+	uint64_t ret[2])
+{
+	static const char *const names[] = {"first", "n", NULL};
+	PyObject *given[2];
+
+	if (named_arguments(name, names, 2, args, n_args, keywords, given) <
+			0 ||
+		data_count_argument("first", given[0], &ret[0]) < 0 ||
+		data_count_argument("n", given[1], &ret[1]) < 0)
+		return -1;
+	if (ret[0] <= all && ret[1] <= all - ret[0])
+		return 0;
+	PyErr_Format(PyExc_IndexError,
+		"%s: %llu %s from %llu on; the source has %llu", name,
+		(unsigned long long)ret[1], what, (unsigned long long)ret[0],
+		(unsigned long long)all);
+	return -1;
+}
+
+static PyObject *lengths(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	PyObject *tensor;
+	uint64_t range[2];
+	void *bytes;
+	int r;
+
+	if (range_arguments("lengths", args, n_args, keywords,
+		    info_of(self).n_documents, "documents", range) < 0)
+		return NULL;
+	tensor = new_line(TARN_U64, range[1], &bytes);
+	if (!tensor || !range[1])
+		return tensor;
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_data_source_lengths(
+		data_source_of(self)->source, range[0], range[1], bytes);
+	Py_END_ALLOW_THREADS
+	if (r >= 0)
+		return tensor;
+	Py_DECREF(tensor);
+	return data_raise(r);
+}
+
+static PyObject *document(PyObject *self, PyObject *number)
+{
+	uint64_t i, token, length;
+	int r;
+
+	if (data_count_argument("document", number, &i) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_data_source_document(
+		data_source_of(self)->source, i, &token, &length);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return data_raise(r);
+	return Py_BuildValue(
+		"(KK)", (unsigned long long)token, (unsigned long long)length);
+}
+
+static PyObject *find(PyObject *self, PyObject *number)
+{
+	uint64_t token, found;
+	int r;
+
+	if (data_count_argument("token", number, &token) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_data_source_find(data_source_of(self)->source, token, &found);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return data_raise(r);
+	return PyLong_FromUnsignedLongLong(found);
+}
+
+static PyObject *read_tokens(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	struct tarn_data_source_info info = info_of(self);
+	PyObject *tensor;
+	uint64_t range[2];
+	void *bytes;
+	int r;
+
+	if (!info.dtype) {
+		PyErr_Format(PyExc_ValueError,
+			info.token_bytes ? "read: there is no dtype of %u "
+					   "bytes; a Dataset converts them"
+					 : "read: rows have no tokens",
+			info.token_bytes);
+		return NULL;
+	}
+	if (range_arguments("read", args, n_args, keywords, info.n_tokens,
+		    "tokens", range) < 0)
+		return NULL;
+	tensor = new_line(info.dtype, range[1], &bytes);
+	if (!tensor || !range[1])
+		return tensor;
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_data_source_read(
+		data_source_of(self)->source, range[0], range[1], bytes);
+	Py_END_ALLOW_THREADS
+	if (r >= 0)
+		return tensor;
+	Py_DECREF(tensor);
+	return data_raise(r);
+}
+
+/* ---- the type ------------------------------------------------------ */
+
+static PyMethodDef methods[] = {
+	{"open", EXPORT(open_source), FAST_KEYWORDS | METH_CLASS,
+		"open($type, paths, dtype=None, token_bytes=None)\n--\n\n"
+		"One path or several, whose tokens follow each other: "
+		"Megatron's x.bin,\nx.idx or x; datatrove's x.ds; x.npy; "
+		"FILE:TENSOR; or tokens alone, for\nwhich dtype or token_bytes "
+		"(1 to 4) says what they are. It takes\nmilliseconds, whatever "
+		"the size. ValueError: an index is wrong, and the\ntext names "
+		"file and byte."},
+	{"tokens", EXPORT(tokens_source), FAST_KEYWORDS | METH_CLASS,
+		"tokens($type, values, offsets=None)\n--\n\n"
+		"The elements of a tensor or array of integers; with offsets, "
+		"document i\nis values[offsets[i]:offsets[i + 1]]."},
+	{"rows", rows_source, METH_O | METH_CLASS,
+		"rows($type, tensor, /)\n--\n\n"
+		"The rows of a tensor or array, of any dtype: each is a "
+		"sample."},
+	{"lengths", EXPORT(lengths), FAST_KEYWORDS,
+		"lengths($self, /, first, n)\n--\n\n"
+		"How many tokens n documents have, a U64 Tensor."},
+	{"document", document, METH_O,
+		"document($self, i, /)\n--\n\n"
+		"The first token of a document, and how many it has."},
+	{"find", find, METH_O,
+		"find($self, token, /)\n--\n\n"
+		"The document that a token is of."},
+	{"read", EXPORT(read_tokens), FAST_KEYWORDS,
+		"read($self, /, first, n)\n--\n\n"
+		"n tokens as they are in the files, a Tensor. OSError: a file "
+		"has changed\nsince it was opened, has shrunk, or cannot be "
+		"read."},
+	{"__reduce__", source_reduce, METH_NOARGS, NULL},
+	{0},
+};
+
+static PyGetSetDef properties[] = {
+	{"info", get_info, NULL,
+		"A dict: format, dtype, token_bytes, files, tokens, documents, "
+		"rows,\nhas_documents (an index tells them apart).",
+		NULL},
+	{0},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_doc,
+		"Tokens, in files or tensors that are read where they are, and "
+		"the\ndocuments that they are of; or the rows of a tensor. "
+		"len(source) is how\nmany documents or rows there are. Another "
+		"process that gets one opens it\nanew."},
+	{Py_tp_new, new_source},
+	{Py_tp_dealloc, source_dealloc},
+	{Py_tp_repr, source_repr},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, properties},
+	{Py_sq_length, source_length},
+	{0, NULL},
+};
+
+static PyType_Spec spec = {
+	.name = "tarn.data.Source",
+	.basicsize = sizeof(struct data_source),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = slots,
+};
+
+int add_data_source_type(PyObject *module)
+{
+	data_source_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	if (!data_source_type)
+		return -1;
+	Py_INCREF((PyObject *)data_source_type);
+	return PyModule_AddObject(
+		module, "_Source", (PyObject *)data_source_type);
+}

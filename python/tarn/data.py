@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""What a training job is fed with: samples in any order, resumed exactly, on any
+number of ranks.
+
+    from tarn import data
+
+    corpus = data.Dataset("corpus_text_document", seq_len=4096, seed=42)
+    corpus[7]["tokens"]                 # a Tensor of 4097 tokens
+    corpus.batch(range(8, 16))          # [8, 4097]
+
+What comes at a position of the global order depends on the configuration and
+the position alone. So the state of a job is one number beside the
+configuration's hash, and a job that was saved with 8 ranks goes on with 6, none
+of its samples twice and none missing, also where sources are mixed and
+documents are packed.
+
+man tarn-data has the idea; tarn data cat prints what a rank gets.
+"""
+from . import _tarn
+from ._dataset import Dataset, PythonSource, sample_seed
+
+Source = _tarn._Source
+
+
+def order(seed, epoch, n, g):
+    """The sample at position g of an epoch of n samples (up to 2^63), all of
+    which are shuffled: a function of these numbers alone, without a table."""
+    return _tarn._data_order(seed, epoch, n, g)
+
+
+def rank_part(global_batch, rank, world):
+    """(first, n): a rank takes the n positions from first on of each global
+    batch. All parts are as large as each other, or one larger, and together,
+    in the order of ranks, they are the batch."""
+    return _tarn._data_rank_part(global_batch, rank, world)
+
+
+__all__ = ["Dataset", "PythonSource", "Source", "order", "rank_part",
+           "sample_seed"]
