@@ -494,6 +494,7 @@ static PyType_Spec spec = {
 int add_data_types(PyObject *module)
 {
 	if (add_data_source_type(module) < 0 ||
+		add_data_loader_type(module) < 0 ||
 		PyModule_AddFunctions(module, functions) < 0)
 		return -1;
 	dataset_type = (PyTypeObject *)PyType_FromSpec(&spec);

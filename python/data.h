@@ -43,6 +43,7 @@ static inline struct dataset *dataset_of(PyObject *object)
 }
 
 int add_data_source_type(PyObject *module);
+int add_data_loader_type(PyObject *module);
 
 /* The dataset of this process. NULL with an exception. */
 tarn_data *data_of(PyObject *self);

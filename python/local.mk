@@ -18,6 +18,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/data.c \
 	python/data.h \
 	python/data_get.c \
+	python/data_loader.c \
 	python/data_source.c \
 	python/deadline.c \
 	python/device.c \
@@ -115,6 +116,9 @@ PYTHON_SOURCES = \
 	python/tarn/_channel.pyi \
 	python/tarn/_collate.py \
 	python/tarn/_copies.py \
+	python/tarn/_data_collate.py \
+	python/tarn/_data_loader.py \
+	python/tarn/_data_workers.py \
 	python/tarn/_dataset.py \
 	python/tarn/_libraries.py \
 	python/tarn/_names.py \

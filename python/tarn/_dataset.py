@@ -4,7 +4,7 @@ import hashlib
 import operator
 import os
 
-from . import _tarn
+from . import _store, _tarn
 
 _POSITIONS, _SEGMENTS, _CU_SEQLENS, _DOCUMENT = 1, 2, 4, 8
 _OPTIONS = ("seed", "seq_len", "windows", "shuffle", "block", "group", "dtype",
@@ -146,8 +146,10 @@ class Dataset:
     dtype: of the tokens that are given, I32 unless the files' do not fit. pad:
     the token that fills up. group: documents that are packed together. tables:
     table(i) of each source, from a dataset of the same configuration: what needs
-    the lengths of all documents is not computed again. threads: that compute
-    it.
+    the lengths of all documents is not computed again. Or a name, by which the
+    first process that has computed them publishes them in the store (a
+    tarn.Store, else default_store()) for the others. threads: that compute
+    them.
 
     It may be used by many threads, and after a fork; another process that gets
     it by pickle opens its files anew. It has what PyTorch's DataLoader wants of
@@ -156,7 +158,7 @@ class Dataset:
 
     def __init__(self, sources, seq_len=None, *, windows=None, shuffle="all",
                  seed=0, block=4096, weights=None, group=0, dtype=None, pad=0,
-                 tables=None, threads=0, source_dtype=None):
+                 tables=None, threads=0, source_dtype=None, store=None):
         self.sources = _sources(sources, source_dtype)
         self.is_python = isinstance(self.sources[0], PythonSource)
         rows = self.is_python or self.sources[0].info["token_bytes"] == 0
@@ -173,8 +175,25 @@ class Dataset:
             "seed": seed, "block": block, "group": group, "dtype": dtype,
             "pad": pad, "threads": threads,
             "weights": _periods(weights, len(self.sources))}
-        self._data = self._open(tables)
+        if isinstance(tables, str):
+            self._data = self._shared(tables, store)
+        else:
+            self._data = self._open(tables)
         self._length = self.info["samples"]
+
+    def _shared(self, name, store):
+        """Opens it with the tables of that name, or computes and publishes
+        them. Those that are there may be of other files, and are replaced."""
+        store = _store.default_store() if store is None else store
+        names = [f"{name}/{i}" for i in range(len(self.sources))]
+        try:
+            return self._open([store[n] for n in names])
+        except (_tarn.NotFoundError, ValueError):
+            data = self._open(None)
+        tables = [data.table(i) for i in range(len(names))]
+        if all(table is not None for table in tables):
+            store.publish(dict(zip(names, tables)))
+        return data
 
     def _open(self, tables):
         options = {name: self._options[name] for name in _OPTIONS}

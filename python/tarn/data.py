@@ -5,8 +5,11 @@ number of ranks.
     from tarn import data
 
     corpus = data.Dataset("corpus_text_document", seq_len=4096, seed=42)
-    corpus[7]["tokens"]                 # a Tensor of 4097 tokens
-    corpus.batch(range(8, 16))          # [8, 4097]
+    loader = data.Loader(corpus, global_batch=512, shared="train")
+    for batch in loader:                    # this rank's part of each step
+        tokens = batch["tokens"].torch()    # [n, 4097], a view
+        ...
+        state = loader.state_dict()         # for the checkpoint
 
 What comes at a position of the global order depends on the configuration and
 the position alone. So the state of a job is one number beside the
@@ -14,9 +17,14 @@ configuration's hash, and a job that was saved with 8 ranks goes on with 6, none
 of its samples twice and none missing, also where sources are mixed and
 documents are packed.
 
-man tarn-data has the idea; tarn data cat prints what a rank gets.
+A Dataset is sources, cut into samples; a Loader gives their batches, read ahead,
+and once for all ranks of a node; with transform and workers they are made in
+worker processes. man tarn-data has the idea; tarn data cat prints what a rank
+gets. tarn.torch.data has a dataset for PyTorch's own loaders.
 """
 from . import _tarn
+from ._data_collate import collate
+from ._data_loader import Loader
 from ._dataset import Dataset, PythonSource, sample_seed
 
 Source = _tarn._Source
@@ -35,5 +43,5 @@ def rank_part(global_batch, rank, world):
     return _tarn._data_rank_part(global_batch, rank, world)
 
 
-__all__ = ["Dataset", "PythonSource", "Source", "order", "rank_part",
-           "sample_seed"]
+__all__ = ["Dataset", "Loader", "PythonSource", "Source", "collate", "order",
+           "rank_part", "sample_seed"]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.context import BaseContext
 from os import PathLike
 from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, final
 
+from ._store import Store
 from ._tarn import DtypeLike, Tensor
 
 class _Items(Protocol):
@@ -50,9 +52,10 @@ class Dataset:
         seed: SupportsIndex = 0, block: SupportsIndex = 4096,
         weights: _Weights | Sequence[tuple[int, _Weights]] | None = None,
         group: SupportsIndex = 0, dtype: DtypeLike | None = None,
-        pad: SupportsIndex = 0, tables: Iterable[Tensor | None] | None = None,
-        threads: SupportsIndex = 0, source_dtype: DtypeLike | None = None
-        ) -> None: ...
+        pad: SupportsIndex = 0,
+        tables: Iterable[Tensor | None] | str | None = None,
+        threads: SupportsIndex = 0, source_dtype: DtypeLike | None = None,
+        store: Store | None = None) -> None: ...
     @property
     def seed(self) -> int: ...
     @property
@@ -76,6 +79,38 @@ class Dataset:
                      ) -> list[dict[str, Any]]: ...
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
 
+class Loader:
+    dataset: Dataset
+    rank: int
+    world: int
+    global_batch: int
+    def __init__(
+        self, dataset: Dataset, global_batch: int, *, rank: int | None = None,
+        world: int | None = None, shared: str | None = None,
+        store: Store | None = None, node_rank: int | None = None,
+        node_ranks: int | None = None, ahead: int = 4, from_: int = 0,
+        state: dict[str, Any] | None = None, until: int | None = None,
+        steps: int | None = None, positions: bool = False,
+        segments: bool = False, cu_seqlens: bool = False,
+        document: bool = False, transform: Callable[..., Any] | None = None,
+        per: Literal["batch", "sample"] = "batch", workers: int = 0,
+        collate: Callable[[list[Any]], Any] | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
+        slot_bytes: int | None = None) -> None: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def info(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def close(self) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def __next__(self) -> Any: ...
+    def __len__(self) -> int: ...
+    def __enter__(self) -> Loader: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+def collate(items: Iterable[Any]) -> Any: ...
 def order(seed: SupportsIndex, epoch: SupportsIndex, n: SupportsIndex,
           g: SupportsIndex) -> int: ...
 def rank_part(global_batch: SupportsIndex, rank: SupportsIndex,

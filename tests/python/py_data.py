@@ -271,6 +271,21 @@ again = data.Dataset(source, 8, windows="packed", seed=11,
 kit.equal(some(again), some(packed), "with the table of another dataset")
 kit.raises(ValueError, "", "another's table is refused", data.Dataset, two, 8,
            windows="packed", seed=11, tables=[packed.table(0)])
+daemon = kit.start_daemon(os.path.join(os.environ["XDG_RUNTIME_DIR"],
+                                       "d.sock"))
+store = tarn.Store()
+for what, published in (("computes", []), ("finds", ["corpus/0"])):
+    kit.equal(sorted(n for n in store if n.startswith("corpus/")), published,
+              f"a process that {what} the tables of a name")
+    kit.equal(some(data.Dataset(source, 8, windows="packed", seed=11,
+                                tables="corpus")), some(packed),
+              f"has the same samples: it {what} them")
+other = data.Dataset(two, 8, windows="packed", seed=11, tables="corpus")
+kit.equal(store["corpus/0"].tolist(), other.table(0).tolist(),
+          "tables of other files are replaced")
+kit.equal((some(data.Dataset(source, 8, tables="none")), "none/0" in store),
+          (some(data.Dataset(source, 8)), False), "a stream publishes none")
+del store
 kit.equal(sorted(data.order(3, 1, 50, g) for g in range(50)),
           list(range(50)), "order() is a permutation")
 kit.ok(data.order(3, 1, 1 << 63, 1 << 62) < 1 << 63, "of any size")
@@ -409,6 +424,8 @@ ending.set()
 sys.setswitchinterval(interval)
 ticking.join()
 kit.ok(True, "reading goes on without the GIL")
+daemon.terminate()
+daemon.wait()
 for name in os.listdir():
     os.remove(name)
 sys.exit(kit.finish())

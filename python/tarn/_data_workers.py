@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: MIT
+"""Worker processes that make batches.
+
+The loader's process puts tasks into a channel, a worker receives one, makes its
+batch and puts it into another channel, and only then drops the task. So a task
+whose worker is killed is delivered again, to another one, and at worst a batch
+comes twice: the second one is dropped. Which worker makes a batch changes
+nothing in it.
+
+No process waits for a slot for ever: there is one for each task that was asked
+for and not taken, and a few for batches that the user still holds. A user that
+holds more gets copies.
+
+Both channels are ephemeral: they end with their last participant, and nothing
+is left when processes are killed.
+"""
+import copy
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing import connection
+from uuid import uuid4
+
+from . import _store
+
+# Batches that the user may hold before they are copied: the one of this step,
+# the last one, and one more.
+SPARE = 3
+SLOT_BYTES = 1 << 20
+TENSORS = 128
+TASK_BYTES = 64 << 10
+PATIENCE = 1.  # seconds between looks whether workers are there
+# Picked: a worker that dies so often without a batch in between will not live.
+DEATHS = 5
+END = 5.  # seconds for a worker to end by itself
+
+
+class _Failed:
+    """A transform's error on its way to the loader's process."""
+
+    def __init__(self, error):
+        text = "".join(traceback.format_exception(error))
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # its class decides what pickling raises
+            error = RuntimeError(str(error))
+        # Pickled here, since its class may be one of the program's own.
+        self.error, self.text = pickle.dumps(error), text
+
+    def again(self):
+        """The error, caused by one with the worker's traceback."""
+        try:
+            error = pickle.loads(self.error)
+        except Exception:
+            error = RuntimeError("a worker of the loader failed")
+        error.__cause__ = RuntimeError(f"in a worker of the loader:\n"
+                                       f"{self.text}")
+        return error
+
+
+def _end_with_parent():
+    """A worker whose loader was killed makes batches for nobody."""
+    parent = multiprocessing.parent_process()
+
+    def follow():
+        parent.join()
+        os._exit(1)
+
+    if parent is not None:
+        threading.Thread(target=follow, daemon=True).start()
+
+
+def _make(work, task):
+    try:
+        return True, work(*task[1:])
+    except Exception as error:
+        return False, _Failed(error)
+
+
+def _send(results, g, done, batch):
+    try:
+        results.put((g, done, batch))
+    except ConnectionError:
+        raise
+    except Exception as error:  # it cannot be pickled, or there is no memory
+        results.put((g, False, _Failed(error)))
+
+
+def _serve(work, tasks, results, ending):
+    while not ending.is_set():
+        try:
+            item = tasks.receive(timeout=PATIENCE)
+        except TimeoutError:
+            continue
+        except OSError:  # the end, or the loader's process is gone
+            return
+        with item:
+            task = item.get()
+            try:
+                _send(results, task[0], *_make(work, task))
+            except ConnectionError:
+                return
+            del task
+    results.leave("producer")
+
+
+def _run(work, tasks, results, ending):
+    """A worker's whole life. Ctrl-C is for the loader's process, which ends its
+    workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_parent()
+    tasks.join("consumer")
+    results.join("producer")
+    _serve(work, tasks, results, ending)
+
+
+class Pool:
+    """read_bytes: what a task has at most of what the library has read.
+    slot_bytes: of a batch that a worker has made, or None."""
+
+    def __init__(self, work, workers, ahead, store, context, read_bytes,
+                 slot_bytes):
+        if context is None or isinstance(context, str):
+            context = multiprocessing.get_context(context)
+        store = _store.default_store() if store is None else store
+        self._context, self._work = context, work
+        self._limit = ahead + workers
+        self._asked, self._made = set(), {}  # both by the step's position
+        self._deaths, self._closed = 0, False
+        name = f"data/{uuid4().hex}"
+        self._tasks = store.channel(
+            f"{name}/tasks", slots=self._limit + 1, mode="queue",
+            slot_bytes=read_bytes + TASK_BYTES, tensors=TENSORS, ephemeral=True,
+            sparse=True)
+        self._results = store.channel(
+            f"{name}/results", slots=self._limit + SPARE + workers,
+            mode="queue",
+            slot_bytes=slot_bytes or max(SLOT_BYTES, 2 * read_bytes),
+            tensors=TENSORS, ephemeral=True, sparse=True)
+        self._tasks.join("producer")
+        self._results.join("consumer")
+        self._ending = context.Event()
+        self._processes = []
+        try:
+            for _ in range(workers):
+                self._processes.append(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self):
+        process = self._context.Process(
+            target=_run, name="tarn data worker", daemon=True,
+            args=(self._work, self._tasks, self._results, self._ending))
+        process.start()
+        return process
+
+    def has_room(self):
+        return len(self._asked) + len(self._made) < self._limit
+
+    def ask(self, g, first, n, batch):
+        """Asks for the batch of the step at g."""
+        self._tasks.put((g, first, n, batch))
+        self._asked.add(g)
+
+    def take(self, g):
+        """The batch of the step at g, which was asked for. An error of its
+        transform comes again if it is asked for again."""
+        while g not in self._made:
+            self._receive()
+        done, batch = self._made[g]
+        if not done:
+            raise batch.again()
+        del self._made[g]
+        held = self._results.info()["reading"] - len(self._made)
+        return batch if held <= SPARE else copy.deepcopy(batch)
+
+    def _receive(self):
+        try:
+            g, done, batch = self._results.get(timeout=0)
+        except TimeoutError:
+            self._wait()
+            return
+        self._deaths = 0
+        if g in self._asked:
+            self._asked.remove(g)
+            self._made[g] = done, batch
+
+    def _wait(self):
+        """Until a batch may be there, or a worker has died."""
+        connection.wait([self._results.fileno(),
+                         *(p.sentinel for p in self._processes)], PATIENCE)
+        for i, process in enumerate(self._processes):
+            if not process.is_alive():
+                self._replace(i, process)
+
+    def _replace(self, i, process):
+        self._deaths += 1
+        if self._deaths > DEATHS * len(self._processes):
+            raise RuntimeError(
+                f"the loader's workers die: {self._deaths} have ended without "
+                f"a batch in between, the last one with {process.exitcode}")
+        process.close()
+        self._processes[i] = self._start()
+
+    def close(self):
+        """Ends the workers; they finish what they are making, if that does not
+        take long."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ending.set()
+        self._made.clear()
+        if not sys.is_finalizing():
+            self._drop_batches()
+        for process in self._processes:
+            process.kill()
+            process.join()
+            process.close()
+        self._processes = []
+        self._tasks = self._results = None
+
+    def _drop_batches(self):
+        """A worker may wait for a slot."""
+        self._tasks.close()
+        alive = {p.sentinel for p in self._processes}
+        for _ in range(int(END / .1)):
+            try:
+                while True:
+                    self._results.receive(timeout=0).release()
+            except (TimeoutError, OSError):
+                pass
+            alive -= set(connection.wait(list(alive), .1)) if alive else set()
+            if not alive:
+                return
+
+
+__all__ = ["Pool"]
