@@ -161,6 +161,8 @@ PYTHON_TORCH = \
 	python/tarn/torch/__init__.pyi \
 	python/tarn/torch/ahead.py \
 	python/tarn/torch/collate.py \
+	python/tarn/torch/data.py \
+	python/tarn/torch/data.pyi \
 	python/tarn/torch/devices.py \
 	python/tarn/torch/files.py \
 	python/tarn/torch/files.pyi \

@@ -10,12 +10,15 @@
     load_file("m.safetensors", device="cuda:0")   # straight to a GPU; and
     DataLoader(dataset, 256, num_workers=16, device="cuda:0")
 
+    Batches(tokens, 512)   # of a tarn.data.Dataset, for PyTorch's own loaders
+
     queue.put(tarn.torch.share(x))   # a process that gets it has the same x
 """
 from .._safetensors import SafetensorError
+from .data import Batches
 from .files import (load, load_file, load_model, save, save_file, save_model)
 from .loader import DataLoader, adopt
 from .shared import share
 
-__all__ = ["DataLoader", "SafetensorError", "adopt", "load", "load_file",
+__all__ = ["Batches", "DataLoader", "SafetensorError", "adopt", "load", "load_file",
            "load_model", "save", "save_file", "save_model", "share"]
