@@ -4,6 +4,7 @@ EXTRA_DIST += \
 	examples/hotswap.py \
 	examples/networks.py \
 	examples/pipeline.py \
+	examples/pretrain.py \
 	examples/readers.py \
 	examples/sglang_weight_cache.py \
 	examples/table.py \

@@ -4,6 +4,7 @@
 them."""
 import os
 import re
+import struct
 import subprocess
 import sys
 import time
@@ -105,6 +106,22 @@ kit.equal((receiver.communicate(timeout=600), receiver.returncode),
 exact = start(block_with("ch.acquire("))
 kit.equal((exact.communicate(timeout=600), exact.returncode),
           (("b'epoch 1' 0.5\n", ""), 0), "the README's lines for slots run")
+
+# Two corpora as Megatron lays them out, of documents of 1 to 40 tokens.
+for name in "wiki_text_document", "code_text_document":
+    lengths = numpy.arange(400, dtype="i4") % 40 + 1
+    starts = 2 * (lengths.cumsum(dtype="i8") - lengths)
+    numpy.zeros(lengths.sum(), "u2").tofile(name + ".bin")
+    with open(name + ".idx", "wb") as f:
+        f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 400, 401) +
+                lengths.tobytes() + starts.tobytes() +
+                numpy.arange(401, dtype="i8").tobytes())
+feeding = start(block_with("data.Loader("))
+kit.equal((feeding.communicate(timeout=600), feeding.returncode),
+          (("(8, 65) 8\n", ""), 0), "the README's lines that feed a job run")
+for name in "wiki_text_document", "code_text_document":
+    os.unlink(name + ".bin")
+    os.unlink(name + ".idx")
 
 try:
     import tarn.ops
