@@ -101,8 +101,9 @@ def batches(folder, state):
     dataset = data.Dataset(os.path.join(folder, "corpus"), SEQ_LEN, seed=7,
                            windows="packed")
     # Rank and world are those of torch.distributed.
+    name = os.path.basename(os.path.abspath(folder))
     return data.Loader(dataset, BATCH, state=state, positions=True,
-                       segments=True, shared="pretrain")
+                       segments=True, shared=f"pretrain/{name}")
 
 
 def save(path, step, model, optimizer, loader):

@@ -86,28 +86,30 @@ def kill_at(process, folder, step):
 
 
 seed = int.from_bytes(os.urandom(4), "little")
-stop_at = random.Random(seed).randrange(1, STEPS - 2)
+stop_at = random.Random(seed).randrange(5, STEPS - 2)  # a checkpoint is there
 print(f"# seed {seed}: killed after step {stop_at}")
-whole = start("whole", 2)
-status = whole.wait()
-wanted = log("whole")
-kit.equal((status, [int(s[0]) for s in wanted]), (0, list(range(1, STEPS + 1))),
-          "two ranks make all steps") or print("#", *said("whole").splitlines(),
-                                               sep="\n# ")
-kit.ok(len({s[2] for s in wanted}) == STEPS, "all batches differ", wanted)
-killed = start("killed", 2)
+whole, killed = start("whole", 2), start("killed", 2)
 kit.ok(kill_at(killed, "killed", stop_at), "the ranks are killed in the midst",
        said("killed"))
 before = log("killed")
+resumed = {}
 for ranks in (1, 2):
+    shutil.copytree("killed", f"resumed{ranks}")
+    resumed[ranks] = start(f"resumed{ranks}", ranks)
+status, wanted = whole.wait(), log("whole")
+kit.ok(status == 0, "a run that nobody disturbs ends well", said("whole"))
+kit.equal([int(s[0]) for s in wanted], list(range(1, STEPS + 1)),
+          "it makes all steps")
+kit.ok(len({s[2] for s in wanted}) == STEPS, "all batches differ", wanted)
+for ranks, process in resumed.items():
     folder = f"resumed{ranks}"
-    shutil.copytree("killed", folder)
-    status = start(folder, ranks).wait()
-    lines = log(folder)
+    status, lines = process.wait(), log(folder)
     kit.ok(status == 0, f"{ranks}: the run goes on to its end", said(folder))
-    kit.ok(lines[:len(before)] == before and int(lines[-1][0]) == STEPS and
-           int(lines[len(before)][0]) <= int(before[-1][0]) + 1,
-           f"{ranks}: from its last checkpoint", lines)
+    kit.equal(lines[:len(before)], before, f"{ranks}: its log goes on")
+    after = [int(line[0]) for line in lines[len(before):]]
+    kit.ok(after and 1 < after[0] <= len(before) + 1 and
+           after == list(range(after[0], STEPS + 1)),
+           f"{ranks}: from its last checkpoint", after)
     kit.equal([line for line in lines if line != wanted[int(line[0]) - 1]], [],
               f"{ranks}: each step has the batch of the undisturbed run")
 for folder in ("whole", "killed", "resumed1", "resumed2"):
