@@ -20,7 +20,8 @@
  *    published, or from what their own rank wants. The rank reads w itself.
  *  - An item that went by before the process took part does not come either, and
  *    the next one may wait for this rank: so it must not be waited for. The process
- *    watches while it joins, and knows what went by.
+ *    watches while it joins, and knows what went by; or, where a reader that died
+ *    has left a gap that ends watching, it reads after some time in vain.
  *  - If no item comes, no process reads, and the turn is free: each process that
  *    receives also waits for the turn, so one of them gets it, and goes on.
  *

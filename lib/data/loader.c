@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/data/alone.h"
 #include "lib/data/feed.h"
@@ -24,6 +25,12 @@
 
 /* And how often it looks for the feed after that many. */
 #define LOOK_OFTEN 64
+
+/* So long a rank waits for its feed before it reads what it wants itself. What went
+ * by while it joined is not always seen: watching stops at a slot that a killed
+ * reader has left half made, and the others, which may wait for this rank in turn,
+ * keep the slots behind it. Picked: longer than a drive takes. */
+#define STALLED_MS 2000
 
 #define NAME_MAX_BYTES 900
 
@@ -52,6 +59,7 @@ struct tarn_loader {
 	struct alone *_Atomic alone;
 	struct pool_buffer *buffer; /* of alone, of a later position */
 	uint64_t outside;           /* batches since it is not in the feed */
+	int64_t waits_since;        /* for its feed, in ms; 0: it does not */
 };
 
 static void bump(atomic_uint_least64_t *counter, uint64_t n)
@@ -320,10 +328,29 @@ static int take_item(struct tarn_loader *l, uint64_t position, tarn_batch **ret)
 	return r;
 }
 
+/* feed_receive, which is given up after some time. */
+static int receive(struct tarn_loader *l, int timeout_ms)
+{
+	int64_t now = clock_ms(), left;
+	int r;
+
+	if (!l->waits_since)
+		l->waits_since = now;
+	left = MAX(l->waits_since + STALLED_MS - now, 0);
+	if (timeout_ms >= 0)
+		left = MIN(left, timeout_ms);
+	r = feed_receive(l->feed, (int)left, &l->item);
+	if (r == -ETIMEDOUT && clock_ms() - l->waits_since >= STALLED_MS)
+		r = FEED_WENT_BY;
+	if (r != -ETIMEDOUT && r != -EINTR)
+		l->waits_since = 0;
+	return r;
+}
+
 static int from_feed(struct tarn_loader *l, uint64_t position, int timeout_ms,
 	tarn_batch **ret)
 {
-	int r = l->item.item ? 0 : feed_receive(l->feed, timeout_ms, &l->item);
+	int r = l->item.item ? 0 : receive(l, timeout_ms);
 
 	if (r == FEED_WENT_BY)
 		return read_now(l, position, ret);
