@@ -90,8 +90,10 @@ def _send(results, g, done, batch):
         results.put((g, False, _Failed(error)))
 
 
-def _serve(work, tasks, results, ending):
-    while not ending.is_set():
+def _serve(work, tasks, results):
+    """Until the tasks are closed, which drops those that are left. There is no
+    lock of multiprocessing's: a worker that is killed would keep it."""
+    while not tasks.info()["closed"]:
         try:
             item = tasks.receive(timeout=PATIENCE)
         except TimeoutError:
@@ -108,14 +110,14 @@ def _serve(work, tasks, results, ending):
     results.leave("producer")
 
 
-def _run(work, tasks, results, ending):
+def _run(work, tasks, results):
     """A worker's whole life. Ctrl-C is for the loader's process, which ends its
     workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     tasks.join("consumer")
     results.join("producer")
-    _serve(work, tasks, results, ending)
+    _serve(work, tasks, results)
 
 
 class Pool:
@@ -143,7 +145,6 @@ class Pool:
             tensors=TENSORS, ephemeral=True, sparse=True)
         self._tasks.join("producer")
         self._results.join("consumer")
-        self._ending = context.Event()
         self._processes = []
         try:
             for _ in range(workers):
@@ -155,7 +156,7 @@ class Pool:
     def _start(self):
         process = self._context.Process(
             target=_run, name="tarn data worker", daemon=True,
-            args=(self._work, self._tasks, self._results, self._ending))
+            args=(self._work, self._tasks, self._results))
         process.start()
         return process
 
@@ -213,7 +214,6 @@ class Pool:
         if self._closed:
             return
         self._closed = True
-        self._ending.set()
         self._made.clear()
         if not sys.is_finalizing():
             self._drop_batches()

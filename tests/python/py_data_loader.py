@@ -158,6 +158,76 @@ class Ranks:
         return [p.exitcode for p in self.processes]
 
 
+def rank_in_step(rank, world, name, start, pipe):
+    with data.Loader(make(), BATCH, rank=rank, world=world, shared=name,
+                     from_=start, until=UNTIL) as loader:
+        while pipe.recv() == "next":
+            pipe.send(next(loader)["tokens"].tolist())
+
+
+class InStep:
+    """Ranks of which none is more than a step ahead, and which are killed."""
+
+    def __init__(self, name, draw):
+        self._name, self._draw, self._ranks = name, draw, []
+
+    def _start(self, rank, world, start):
+        mine, theirs = multiprocessing.Pipe()
+        process = multiprocessing.Process(
+            target=rank_in_step, args=(rank, world, self._name, start, theirs))
+        process.start()
+        theirs.close()
+        return process, mine
+
+    def _kill(self, ranks):
+        for process, pipe in ranks:
+            process.kill()
+            process.join()
+            pipe.close()
+
+    def all(self, world, start):
+        """All are killed, and so many go on."""
+        self._kill(self._ranks)
+        self._ranks = [self._start(r, world, start) for r in range(world)]
+
+    def one(self, start):
+        """One is killed and comes again."""
+        rank = self._draw.randrange(len(self._ranks))
+        self._kill([self._ranks[rank]])
+        self._ranks[rank] = self._start(rank, len(self._ranks), start)
+
+    def step(self):
+        """The next global batch, which they ask for in any order."""
+        found = [None] * len(self._ranks)
+        order = list(range(len(found)))
+        self._draw.shuffle(order)
+        for rank in order:
+            self._ranks[rank][1].send("next")
+            if self._draw.random() < .5:
+                found[rank] = self._ranks[rank][1].recv()
+        return joined([self._ranks[r][1].recv() if f is None else f
+                       for r, f in enumerate(found)])
+
+    def end(self):
+        for process, pipe in self._ranks:
+            pipe.send("end")
+            process.join()
+        return [p.exitcode for p, _ in self._ranks]
+
+
+def killing_workers(draw, wanted, **options):
+    """All batches of a loader whose workers are killed at any moment."""
+    with data.Loader(make(), BATCH, rank=0, world=1, until=UNTIL,
+                     transform=noisy, **options) as loader:
+        found = []
+        for batch in loader:
+            found.append(batch)
+            if draw.random() < .4:
+                workers = loader._batches._pool._processes
+                draw.choice(workers).kill()
+        return found == wanted
+
+
 def alone(kind, rank=0, world=1, **options):
     options.setdefault("until", UNTIL)
     if kind not in ("rows", "python") and "transform" not in options:
@@ -305,6 +375,12 @@ def main():
               "workers that are no forks do, too")
     kit.equal(alone("packed", transform=Once("killed"), workers=2), wanted,
               "a worker that is killed is replaced, and its batch made again")
+    seed = int.from_bytes(os.urandom(4), "little")
+    draw = random.Random(seed)
+    kit.equal([killing_workers(draw, wanted, workers=n) for n in
+               (1, 2, 3) * 3], [True] * 9,
+              f"workers are killed at any moment (seed {seed}), and no batch "
+              "is missing, another, or there twice")
     for function, error, part in (
             (fails, LookupError, "12 samples too many"),
             (cannot_go, Exception, "")):
@@ -362,6 +438,21 @@ def main():
         kit.equal([joined(list(p)) for p in zip(first, second, strict=True)],
                   whole, f"rank 0 is killed after {stop} steps: both go on")
         ranks.end()
+    tokens = [b["tokens"] for b in whole]
+    for i in range(6):
+        seed = int.from_bytes(os.urandom(4), "little")
+        draw = random.Random(seed)
+        ranks, found = InStep(f"step{i % 2}", draw), []
+        for step in range(STEPS):
+            event = draw.random()
+            if step == 0 or event < .15:
+                ranks.all(draw.choice((1, 2, 3)), step * BATCH)
+            elif event < .4:
+                ranks.one(step * BATCH)
+            found.append(ranks.step())
+        kit.ok(found == tokens, "ranks that wait for each other are killed, one "
+               f"or all, and go on in any world (seed {seed})", found, tokens)
+        kit.equal(set(ranks.end()), {0}, "and end")
     loaders = [data.Loader(make(seed=s), BATCH, rank=0, world=1, shared="one")
                for s in (3, 4)]
     next(loaders[0])
