@@ -89,6 +89,16 @@ static bool read_tag(const void *bytes, size_t size, struct feed_tag *ret)
 	return ret->magic == FEED_MAGIC && ret->failed <= 1;
 }
 
+/* The latest position near the wanted one counts: a reader that takes over may
+ * repeat earlier ones behind it. */
+static void pass(struct feed *s, uint64_t position)
+{
+	if (!s->passed || position > s->passed_position ||
+		feed_is_far(s, s->passed_position))
+		s->passed_position = position;
+	s->passed = true;
+}
+
 /* Looks at the items that went by since the last look, or, at first, at none. */
 static void look(struct feed *s)
 {
@@ -99,8 +109,9 @@ static void look(struct feed *s)
 		if (tarn_channel_watch(s->channel, &s->cursor, 0, &seen) != 1)
 			break;
 		if (read_tag(seen.tag, seen.tag_size, &tag)) {
-			s->passed = true;
-			s->passed_position = tag.position;
+			s->passed_item = seen.position;
+			s->passed_last = tag.position;
+			pass(s, tag.position);
 		}
 	}
 }
@@ -131,6 +142,19 @@ static bool is_elsewhere(struct feed *s)
 	       (!s->passed || feed_is_far(s, s->passed_position));
 }
 
+/* Items that were published, and given back by all others, before this process
+ * took part are not seen any more; they are counted. The positions of items follow
+ * each other, but for what a reader repeats or leaves out when it takes over. */
+static void count_passed(struct feed *s, const struct tarn_channel_info *info)
+{
+	uint64_t unseen = info->published - s->passed_item - 1;
+
+	if (!s->passed || info->published <= s->passed_item ||
+		unseen > (uint64_t)FAR * s->options.slots)
+		return;
+	pass(s, s->passed_last + unseen * s->options.batch);
+}
+
 static int take_part(struct feed *s)
 {
 	struct tarn_channel_info info;
@@ -145,10 +169,11 @@ static int take_part(struct feed *s)
 	s->seen = false;
 	/* What is published from here on is received, so what went by until now
 	 * and is not received will not come. */
-	if (r >= 0)
+	if (r >= 0) {
 		look(s);
-	if (r >= 0)
+		count_passed(s, &info);
 		r = feed_begin_turns(s);
+	}
 	if (r < 0)
 		tarn_channel_leave(s->channel, TARN_CHANNEL_CONSUMER);
 	return r;

@@ -20,8 +20,12 @@
  *    published, or from what their own rank wants. The rank reads w itself.
  *  - An item that went by before the process took part does not come either, and
  *    the next one may wait for this rank: so it must not be waited for. The process
- *    watches while it joins, and knows what went by; or, where a reader that died
- *    has left a gap that ends watching, it reads after some time in vain.
+ *    watches while it joins, counts what it cannot see any more, and so knows what
+ *    went by.
+ *  - A reader goes on behind what was published, whoever did that: repetitions would
+ *    take the slots that what follows needs, and which the others keep until this
+ *    rank has come as far as they. Where it cannot know, a rank that waits in vain
+ *    for long reads for itself (loader.c).
  *  - If no item comes, no process reads, and the turn is free: each process that
  *    receives also waits for the turn, so one of them gets it, and goes on.
  *
@@ -97,9 +101,11 @@ struct feed {
 	tarn_channel *channel, *turn;
 	bool joined, begun; /* begun: there is a thread */
 	bool over;          /* what it is worth is spent: no more of it */
-	uint64_t cursor;    /* of watching; the last item that went by: */
+	/* Written while there is no thread. */
+	uint64_t cursor; /* of watching; the last item that went by: */
+	uint64_t passed_item, passed_last;
 	bool passed;
-	uint64_t passed_position;
+	uint64_t passed_position; /* the latest one that did */
 	pthread_t thread;
 	atomic_bool stop;
 	atomic_bool reads;    /* this process has the turn */

@@ -137,17 +137,30 @@ static void drop(void *arg, struct batch_memory *memory)
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-/* Where a new reader begins. */
+/* Where a new reader begins: behind the last item that this process knows of, as
+ * many batches as items were published from that one on. To repeat some would not
+ * be wrong, but the repetitions would take the slots of what follows them: a rank
+ * to which those are new would wait for its next batch, and the others, which have
+ * had them, for that rank. */
 static uint64_t go_on(struct feed *s)
 {
-	uint64_t wanted = feed_wanted(s), next = wanted;
+	uint64_t wanted = feed_wanted(s), next = wanted, item = 0, position = 0;
 	struct tarn_channel_info info;
+	bool known;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->seen && tarn_channel_info(s->channel, &info) >= 0)
-		next = s->seen_position +
-		       (info.published - s->seen_item) * s->options.batch;
+	known = s->passed || s->seen;
+	if (s->passed) {
+		item = s->passed_item;
+		position = s->passed_last;
+	}
+	if (s->seen && s->seen_item >= item) {
+		item = s->seen_item;
+		position = s->seen_position;
+	}
 	pthread_mutex_unlock(&s->lock);
+	if (known && tarn_channel_info(s->channel, &info) >= 0)
+		next = position + (info.published - item) * s->options.batch;
 	return next < wanted || feed_is_far(s, next) ? wanted : next;
 }
 

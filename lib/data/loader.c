@@ -26,10 +26,10 @@
 /* And how often it looks for the feed after that many. */
 #define LOOK_OFTEN 64
 
-/* So long a rank waits for its feed before it reads what it wants itself. What went
- * by while it joined is not always seen: watching stops at a slot that a killed
- * reader has left half made, and the others, which may wait for this rank in turn,
- * keep the slots behind it. Picked: longer than a drive takes. */
+/* So long a rank waits for its feed before it reads what it wants itself. What comes
+ * after the next item is known, but where a process that knows of no item becomes the
+ * reader, or one errs, ranks that wait for each other could wait for what does not
+ * come. Picked: longer than a drive takes. */
 #define STALLED_MS 2000
 
 #define NAME_MAX_BYTES 900
