@@ -29,14 +29,14 @@ static struct daemon server;
 
 struct family {
 	struct {
-		pid_t pid;
+		pid_t pid, parent;
 		int fd;
 		char name[32];
 	} all[MOST];
 	int n;
 };
 
-static void add(struct family *family, pid_t pid)
+static void add(struct family *family, pid_t pid, pid_t parent)
 {
 	char path[64];
 	FILE *comm;
@@ -46,6 +46,7 @@ static void add(struct family *family, pid_t pid)
 		return;
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	family->all[family->n].pid = pid;
+	family->all[family->n].parent = parent;
 	family->all[family->n].fd = fd;
 	comm = fopen(path, "re");
 	if (!comm || fscanf(comm, "%31s", family->all[family->n].name) != 1)
@@ -66,7 +67,7 @@ static void find(struct family *family, pid_t parent)
 		parent);
 	children = fopen(path, "re");
 	while (children && fscanf(children, "%d", &pid) == 1) {
-		add(family, pid);
+		add(family, pid, parent);
 		find(family, pid);
 	}
 	if (children)
@@ -82,11 +83,14 @@ static int count(const struct family *family, const char *name)
 	return n;
 }
 
-/* As if it were busy for long: it hears nothing of a socket that ends. */
+/* As if it were busy for long: it hears nothing of a socket that ends. Of the
+ * keeper's children alone: a process of theirs has their name, too, before it has
+ * its own. */
 static void stop(const struct family *family, const char *name)
 {
 	for (int i = 0; i < family->n; i++)
-		if (!strcmp(family->all[i].name, name))
+		if (family->all[i].parent == server.pid &&
+			!strcmp(family->all[i].name, name))
 			kill(family->all[i].pid, SIGSTOP);
 }
 
