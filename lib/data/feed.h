@@ -22,7 +22,7 @@
  *    the next one may wait for this rank: so it must not be waited for. The process
  *    watches while it joins, counts what it cannot see any more, and so knows what
  *    went by.
- *  - A reader goes on behind what was published, whoever did that: repetitions would
+ *  - A reader goes on behind what was published, by any reader: repetitions would
  *    take the slots that what follows needs, and which the others keep until this
  *    rank has come as far as they. Where it cannot know, a rank that waits in vain
  *    for long reads for itself (loader.c).
