@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 import threading
+import types
 
 from . import _safe_open, _store
 from ._tarn import NotFoundError
@@ -20,21 +21,23 @@ class _Bytes:
 
     def __init__(self, file, own):
         self._file, self._own, self._found = file, own, None
-        self._lock = threading.Lock()
 
     def __getitem__(self, name):
-        with self._lock:
-            if self._found is None:
-                self._found = self._load()
-        return self._found[name]
+        found = self._found
+        if found is None:
+            # Several threads may load, and the daemon reads once. A lock could
+            # be held for ever in the child of a fork.
+            found = self._found = self._load()
+        return found[name]
 
     def _load(self):
         try:
-            if os.stat(self._file.path).st_size < LEAST:
+            # The current folder may have changed.
+            if os.stat(self._file._where).st_size < LEAST:
                 return self._file
             found = _store.load(self._file)
             return found.own() if self._own else found
-        except (OSError, MemoryError, RuntimeError):
+        except Exception:  # whatever it is, the file is there
             return self._file
 
 
@@ -43,10 +46,21 @@ class Shared(_safe_open.safe_open):
 
     _straight = False
 
-    def __init__(self, error, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    def __init__(self, error, filename, framework, *args, **kwargs):
+        # What safetensors does not take is refused, and so left to it: a
+        # program may look for its error to try another way.
+        if _safe_open.FRAMEWORKS[framework] is None:
+            raise ValueError(framework)
+        super().__init__(filename, framework, *args, **kwargs)
+        if self._file.format != "safetensors":
+            raise ValueError(self._file.format)
         self._error = error
         self._bytes = _Bytes(self._file, self._way.read is None)
+
+    def _open(self):
+        if self._file is None:
+            raise self._error("File is closed")
+        return self._file
 
     def _find(self, name):
         try:
@@ -67,20 +81,29 @@ def _shared_or(original, error):
         __doc__ = original.__doc__
 
         def __new__(cls, *args, **kwargs):
-            try:
-                return Shared(error, *args, **kwargs)
-            except Exception:
-                return original(*args, **kwargs)
+            # It may still be known, as a default argument is, after it was
+            # taken back.
+            if Installed._count:
+                try:
+                    return Shared(error, *args, **kwargs)
+                except Exception:
+                    pass
+            return original(*args, **kwargs)
 
     return safe_open
+
+
+# What a module has, even if it is one that imports others when it is asked.
+_names_of = types.ModuleType.__dict__["__dict__"].__get__
 
 
 def _replace(old, new):
     """In all modules, whatever they call it: `from safetensors import
     safe_open` was executed in many of them before."""
     for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if isinstance(names, dict) and module is not sys.modules[__name__]:
+        if isinstance(module, types.ModuleType) and \
+                module is not sys.modules[__name__]:
+            names = _names_of(module) or {}
             for name in [n for n, v in list(names.items()) if v is old]:
                 names[name] = new
 
@@ -100,11 +123,6 @@ class Installed:
             raise ImportError("tarn.install: safetensors is not installed, so "
                               "nothing loads with it; tarn.load needs no "
                               "install()") from None
-        for framework in ("numpy", "torch"):
-            try:
-                importlib.import_module(f"safetensors.{framework}")
-            except ImportError:
-                pass
         self._active = True
         with cls._lock:
             cls._count += 1

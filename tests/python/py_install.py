@@ -65,7 +65,21 @@ originals = [safetensors.safe_open]
 earlier = types.ModuleType("py_install_earlier")
 earlier.open_it = originals[0]
 sys.modules[earlier.__name__] = earlier
+opened_lazily = []
+
+
+class Lazy(types.ModuleType):
+    """As some packages have it: who asks for its names imports them all."""
+
+    @property
+    def __dict__(self):
+        opened_lazily.append(self)
+        raise ImportError("nothing is there")
+
+
+sys.modules["py_install_lazy"] = Lazy("py_install_lazy")
 installed = tarn.install()
+kit.ok(not opened_lazily, "no module is made to import what it has lazily")
 kit.ok(safetensors.safe_open is not originals[0] and
        safetensors.numpy.safe_open is safetensors.safe_open and
        earlier.open_it is safetensors.safe_open,
@@ -91,6 +105,10 @@ with safetensors.safe_open(path, framework="np") as f:
     f.prefetch({"b": slice(1, None)})
     kit.equal(f.get_tensor("b").tolist(), [1, 2], "a prefetched part is read")
 kit.equal(part[0, 1].item(), 1., "a slice outlives its file")
+for what, call in (("keys", f.keys), ("get_tensor", lambda: f.get_tensor("w")),
+                   ("get_slice", lambda: f.get_slice("w"))):
+    kit.raises(safetensors.SafetensorError, "File is closed",
+               f"{what} of a closed file is safetensors' error", call)
 
 # ---- writes ----
 other = safetensors.numpy.load_file(path)
@@ -115,6 +133,8 @@ def outcome(call, *args):
 
 for what, args in (("a missing file", (missing, "np")),
                    ("an unknown framework", (path, "nix")),
+                   ("no framework", (path,)),
+                   ("a framework that is None", (path, None)),
                    ("a folder", (tmp, "np")), ("no argument", ())):
     kit.equal(outcome(safetensors.safe_open, *args), outcome(originals[0], *args),
               f"{what} is what it is to safetensors")
@@ -123,6 +143,12 @@ with open(broken, "wb") as f:
     f.write(b"\xff" * 100)
 kit.equal(outcome(safetensors.safe_open, broken, "np"),
           outcome(originals[0], broken, "np"), "so is what is no such file")
+
+np.save(broken + ".npy", arrays["w"])
+kit.equal(outcome(safetensors.safe_open, broken + ".npy", "np"),
+          outcome(originals[0], broken + ".npy", "np"),
+          "what only tarn reads is no file of safetensors'")
+os.unlink(broken + ".npy")
 
 # ---- processes ----
 CODE = """
@@ -188,6 +214,7 @@ else:
 
 # ---- undone ----
 kept = safetensors.safe_open(fresh, framework="np")
+known = [safetensors.safe_open]
 installed.uninstall()
 installed.uninstall()
 kit.ok(safetensors.safe_open is originals[0] and
@@ -198,6 +225,8 @@ kit.equal(kept.get_tensor("b").tolist(), [0, 1, 2],
           "a file that was open stays open")
 kit.ok(same(safetensors.numpy.load_file(fresh), arrays),
        "safetensors reads by itself again")
+kit.ok(type(known[0](fresh, framework="np")) is originals[0],
+       "also where the replacement is still known")
 
 # ---- without a daemon ----
 daemon.terminate()
