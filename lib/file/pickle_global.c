@@ -191,6 +191,21 @@ static int retype(struct pickle *p, const struct pickle_list *arguments,
 	return 0;
 }
 
+/* Does its metadata say that its values are not its bytes? */
+static bool is_lazy(const struct pickle_list *arguments, size_t at)
+{
+	const struct pickle_value *bits =
+		at < arguments->n ? arguments->at[at] : NULL;
+
+	if (!bits || bits->kind != PICKLE_DICT)
+		return false;
+	for (size_t i = 1; i < bits->list.n; i += 2)
+		if (bits->list.at[i]->kind != PICKLE_BOOL ||
+			bits->list.at[i]->number)
+			return true;
+	return false;
+}
+
 static int call_tensor(struct pickle *p, int64_t global,
 	const struct pickle_list *arguments, struct pickle_value **ret)
 {
@@ -206,6 +221,11 @@ static int call_tensor(struct pickle *p, int64_t global,
 		arguments->at[2]->list.n != arguments->at[3]->list.n ||
 		arguments->at[2]->list.n > INT16_MAX)
 		return pickle_damaged(p, "a wrong tensor");
+	if (is_lazy(arguments, v3 ? 7 : 6))
+		return tarn_fail(ENOTSUP,
+			"a tensor in it is conjugated or negated only when it "
+			"is read, and its bytes are not; save what its "
+			"resolve_conj().resolve_neg() returns");
 	storage = &arguments->at[0]->storage;
 	if (v3)
 		r = retype(p, arguments, &storage);

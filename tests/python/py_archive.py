@@ -66,14 +66,17 @@ class Storage:
 
 
 class Tensor:
-    def __init__(self, storage, offset, shape, stride, dtype=None):
+    def __init__(self, storage, offset, shape, stride, dtype=None, bits=None):
+        self.call = V2 if dtype is None else V3
         self.args = (storage, offset, shape, stride, False,
                      collections.OrderedDict())
         if dtype is not None:
             self.args += (dtype,)
+        if bits is not None:
+            self.args += (bits,)
 
     def __reduce__(self):
-        return V2 if len(self.args) == 6 else V3, self.args
+        return self.call, self.args
 
 
 class Parameter:
@@ -197,6 +200,12 @@ refused("code", "needs posix.system", {"w": Runs()})
 refused("any other class", "needs fractions.Fraction",
         {"x": __import__("fractions").Fraction(1, 2)})
 kit.ok(not os.path.exists(os.path.join(tmp, "ran")), "nothing was executed")
+for what, t in (
+        ("conjugated", Tensor(whole, 0, (1,), (1,), bits={"conj": True})),
+        ("negated", Parameter(Tensor(whole, 0, (1,), (1,), torch.uint16,
+                                     {"conj": False, "neg": True})))):
+    refused(f"a tensor that is only {what} when it is read", "resolve_conj",
+            {"t": t})
 refused("a big-endian one", "big-endian", order=b"big")
 refused("a compressed one", "compressed",
         compression=zipfile.ZIP_DEFLATED, data={"0": bytes(1000)})
@@ -313,6 +322,11 @@ if torch:
     kit.ok(all(torch.equal(ours[f"adam.state.{i}.{n}"], t)
                for i, s in theirs["adam"]["state"].items()
                for n, t in s.items()), "and of an optimizer")
+    z = torch.complex(torch.ones(3), torch.ones(3))
+    for what, t in (("conjugated", z.conj()), ("negated", z.conj().imag)):
+        torch.save({"t": t}, path)
+        kit.raises(Exception, "resolve_conj", f"a lazily {what} tensor is "
+                   "refused", tarn.open, path)
     torch.save({"w": torch.ones(3)}, path,
                _use_new_zipfile_serialization=False)
     kit.raises(Exception, "torch.load", "a file of before 1.6 is refused",
