@@ -16,8 +16,7 @@
 #include "lib/file/npy.h"
 #include "lib/file/zip.h"
 
-/* The digest of a header is of all bytes before the first tensor, read in
- * pieces of this size. Picked. */
+/* The bytes before the first tensor are read in pieces of this size. Picked. */
 #define PIECE 65536u
 
 static int by_place(const void *a, const void *b)
@@ -46,14 +45,16 @@ static void find_range(struct tarn_file *file)
 	file->data_size = file->count ? end - begin : 0;
 }
 
-/* What comes before the tensors is the header, as of any file. */
+/* What comes before the tensors is the header, as of any file. A tensor may be
+ * the end of a large storage: then it is a part of that. */
 static int read_front(struct tarn_file *file)
 {
 	_cleanup_free_ char *buf = malloc(PIECE);
+	uint64_t front = MIN(file->data_offset, (uint64_t)FILE_FRONT_MAX);
 	int r = buf ? 0 : file_no_memory("the header of a file");
 
-	for (uint64_t at = 0, n; r >= 0 && at < file->data_offset; at += n) {
-		n = MIN((uint64_t)PIECE, file->data_offset - at);
+	for (uint64_t at = 0, n; r >= 0 && at < front; at += n) {
+		n = MIN((uint64_t)PIECE, front - at);
 		r = file_read(file, buf, n, at);
 	}
 	return r;

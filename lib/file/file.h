@@ -15,6 +15,11 @@
 #include "lib/file/arena.h"
 #include "lib/file/name_index.h"
 
+/* Of so many bytes before the first tensor there is a digest, which covers any
+ * header; the daemon takes no more (LOAD_HEADER_MAX). An archive may have other
+ * records there, of any size. */
+#define FILE_FRONT_MAX (128u << 20)
+
 /* The longest quote of a file's own text in a sentence, NUL included. */
 #define FILE_TEXT_MAX 96
 

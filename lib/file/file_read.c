@@ -100,13 +100,14 @@ int file_read(struct tarn_file *file, void *buf, size_t size, uint64_t offset)
 int file_read_end(struct tarn_file *file)
 {
 	struct file_reading *reading = file->reading;
+	uint64_t front = MIN(file->data_offset, (uint64_t)FILE_FRONT_MAX);
 
 	/* No bytes of an index are loaded. */
-	if (!file->shards && reading->digested != file->data_offset)
+	if (!file->shards && reading->digested != front)
 		return tarn_fail(EIO,
 			"%llu bytes of a header were read, which has %llu",
 			(unsigned long long)reading->digested,
-			(unsigned long long)file->data_offset);
+			(unsigned long long)front);
 	file->version.header_size = reading->digested;
 	file->version.header = digest_end(reading->digest);
 	file_read_drop(file);

@@ -27,6 +27,8 @@
 
 #define LABEL_MAX 1024u
 
+static_assert(FILE_FRONT_MAX <= LOAD_HEADER_MAX);
+
 /* ---- the message ----------------------------------------------------- */
 
 static int put_name(struct message_body *b, const char *prefix,
