@@ -2,7 +2,7 @@
 /*
  * Zip archives with tensors: PyTorch's checkpoints, a pickle that tells of
  * records, and numpy's .npz, a .npy file in each record. Their bytes are used
- * where they lie; that records are stored, and where, zip.c has checked.
+ * where they lie: zip.c knows where, and which are stored as they are.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -87,11 +87,13 @@ static int add_array(struct tarn_file *file, const struct zip_record *record)
 		.offset = record->offset, .size = record->size, .part = true};
 	char shown[FILE_TEXT_MAX], magic[6];
 	struct tarn_file_entry array = {0}, *tensor;
-	int r = record->size < sizeof(magic)
-			? -EBADMSG
-			: file_read_at(
-				  file, magic, sizeof(magic), record->offset);
+	int r = zip_stored(record);
 
+	if (r < 0)
+		return r;
+	r = record->size < sizeof(magic)
+		    ? -EBADMSG
+		    : file_read_at(file, magic, sizeof(magic), record->offset);
 	file_clean(record->name, record->name_size, shown);
 	if (r == -EBADMSG || (r >= 0 && memcmp(magic, "\x93NUMPY", 6) != 0))
 		return tarn_fail(EBADMSG, "record '%s' is no .npy file", shown);
@@ -121,10 +123,11 @@ static int npz_read(struct tarn_file *file, const struct zip *zip)
 
 /* ---- archives ------------------------------------------------------------ */
 
-static const struct zip_record *find_pickle(const struct zip *zip)
+static const struct zip_record *find_record(
+	const struct zip *zip, const char *end)
 {
 	for (size_t i = 0; i < zip->count; i++)
-		if (ends_with(&zip->records[i], "/data.pkl"))
+		if (ends_with(&zip->records[i], end))
 			return &zip->records[i];
 	return NULL;
 }
@@ -148,12 +151,19 @@ int archive_read(struct tarn_file *file)
 		return r;
 	if (all_arrays(&zip))
 		return npz_read(file, &zip);
-	pickle = find_pickle(&zip);
+	if (find_record(&zip, "/constants.pkl"))
+		return tarn_fail(ENOTSUP,
+			"it is a TorchScript archive, a program with its "
+			"tensors; load it with torch.jit.load, and torch.save "
+			"its state_dict()");
+	pickle = find_record(&zip, "/data.pkl");
 	if (!pickle)
 		return tarn_fail(EBADMSG,
 			"a zip archive of %zu records that is neither a "
 			"PyTorch checkpoint (it has no data.pkl) nor an .npz",
 			zip.count);
-	r = checkpoint_read(file, &zip, pickle);
+	r = zip_stored(pickle);
+	if (r >= 0)
+		r = checkpoint_read(file, &zip, pickle);
 	return r < 0 ? r : finish(file, "pytorch");
 }

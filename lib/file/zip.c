@@ -165,20 +165,19 @@ static bool read_extra(const unsigned char *p, const unsigned char *end,
 	return true;
 }
 
-static int check_stored(
-	const struct zip_record *record, unsigned flags, unsigned method)
+int zip_stored(const struct zip_record *record)
 {
 	char shown[FILE_TEXT_MAX];
 
 	file_clean(record->name, record->name_size, shown);
-	if (flags & 1)
+	if (record->encrypted)
 		return tarn_fail(ENOTSUP, "record '%s' is encrypted", shown);
-	if (method != 0)
+	if (record->method)
 		return tarn_fail(ENOTSUP,
 			"record '%s' is compressed (zip's method %u); tarn "
 			"reads records where they lie: save it with "
 			"numpy.savez, or torch.save",
-			shown, method);
+			shown, record->method);
 	return 0;
 }
 
@@ -211,17 +210,17 @@ static int read_entry(struct tarn_file *file, const unsigned char **at,
 	if (!ret->name)
 		return file_no_memory("the names of an archive");
 	ret->name_size = n_name;
-	ret->size = size;
+	ret->size = stored;
+	/* A folder has nothing that could be compressed. */
+	ret->method = stored ? u16_at(p + 10) : 0;
+	ret->encrypted = stored && u16_at(p + 8) & 1;
 	if (memchr(ret->name, 0, n_name))
 		return damaged("a name with a NUL", place);
 	*at = p + ENTRY_SIZE + n_name + n_extra + n_comment;
 	*ret_local = local;
-	/* A folder has nothing that could be compressed. */
-	if (size == 0 && stored == 0)
-		return 0;
-	if (check_stored(ret, u16_at(p + 8), u16_at(p + 10)) < 0)
-		return -ENOTSUP;
-	return size == stored ? 0 : damaged("two sizes of one record", place);
+	if (!ret->method && !ret->encrypted && size != stored)
+		return damaged("two sizes of one record", place);
+	return 0;
 }
 
 /* The local header's name and extra field have lengths of their own. */

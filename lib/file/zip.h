@@ -2,6 +2,7 @@
 /* The records of a zip archive: where each one's bytes lie in the file. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,8 @@ struct zip_record {
 	size_t name_size;
 	uint64_t offset; /* of its first byte in the file */
 	uint64_t size;   /* bytes there */
+	unsigned method; /* of compression; 0: none */
+	bool encrypted;
 };
 
 struct zip {
@@ -21,12 +24,15 @@ struct zip {
 };
 
 /*
- * Reads the directory of the archive, and the local header of each record. Only
- * records that are stored as they are can be read in place: a compressed one is
- * -ENOTSUP. -EBADMSG: it is damaged, or two records have one name. All
- * that is found lies within the file.
+ * Reads the directory of the archive, and the local header of each record.
+ * -EBADMSG: it is damaged, or two records have one name, or all together more
+ * bytes than the archive. All that is found lies within the file.
  */
 int zip_read(struct tarn_file *file, struct zip *ret);
+
+/* 0: its bytes are stored as they are. -ENOTSUP: they are compressed or
+ * encrypted. Asked before they are read. */
+int zip_stored(const struct zip_record *record);
 
 /* The record of that name; NULL: there is none. */
 const struct zip_record *zip_find(
