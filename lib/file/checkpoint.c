@@ -15,6 +15,8 @@
 #include "base/fail.h"
 #include "lib/file/pickle.h"
 #include "lib/file/text.h"
+#include "lib/file/write_head.h"
+#include "lib/tensor/decimal.h"
 
 /* A pickle of 100,000 tensors has some 20 MB. Picked. */
 #define PICKLE_MAX (256u << 20)
@@ -27,6 +29,11 @@
  * one along very many ways. In a checkpoint a byte leads to less than one value;
  * so many more are for what a tiny one shares. */
 #define VISITS_MORE 65536u
+/* The same of bytes: names repeat the keys that lead to them, and a text may be
+ * reached often. A list of truth values, a byte each, has the most in a
+ * checkpoint: some hundred, its name. */
+#define COPIED_PER_BYTE 256u
+#define COPIED_MORE (16u << 20)
 
 struct walk {
 	struct tarn_file *file;
@@ -35,6 +42,7 @@ struct walk {
 	struct text path;
 	unsigned depth;
 	uint64_t visits;
+	uint64_t copied; /* bytes of names, shapes and texts */
 	bool unnamed; /* a key on the path is neither a text nor an integer */
 	struct file_pair *pairs;
 	size_t n_pairs, room;
@@ -44,6 +52,20 @@ static const char *shown_path(
 	const struct walk *w, char buf[static FILE_TEXT_MAX])
 {
 	return file_clean(w->path.bytes, w->path.size, buf);
+}
+
+/* Before so many bytes are copied for a value. */
+static int spend(struct walk *w, uint64_t bytes)
+{
+	uint64_t most = COPIED_PER_BYTE * w->pickle->size + COPIED_MORE;
+
+	if (bytes > most - w->copied)
+		return tarn_fail(EBADMSG,
+			"its names and texts have more than %" PRIu64
+			" bytes, of a pickle of %" PRIu64,
+			most, w->pickle->size);
+	w->copied += bytes;
+	return 0;
 }
 
 /* ---- tensors ------------------------------------------------------------- */
@@ -151,6 +173,8 @@ static int add_tensor(struct walk *w, const struct pickle_tensor *t)
 	uint64_t offset = 0, bytes = 0;
 	int r = place(w, t, &offset, &bytes);
 
+	if (r >= 0)
+		r = spend(w, w->path.size + 16 * (uint64_t)t->ndim);
 	if (r < 0)
 		return r;
 	if (w->unnamed)
@@ -170,38 +194,66 @@ static int add_tensor(struct walk *w, const struct pickle_tensor *t)
 
 /* ---- pairs --------------------------------------------------------------- */
 
+/* The fewest digits that read back as the value. */
+static void put_real(double value, char buf[static 40])
+{
+	for (int n = 15; n <= 17; n++) {
+		snprintf(buf, 40, "%.*g", n, value);
+		if (strtod(buf, NULL) == value)
+			return;
+	}
+}
+
 /* What stands for a value in the metadata; NULL: nothing does. */
 static const char *text_of(
-	struct walk *w, const struct pickle_value *v, char buf[static 40])
+	const struct pickle_value *v, char buf[static 40], size_t *ret_size)
 {
+	const char *text = buf;
+
 	switch (v->kind) {
 	case PICKLE_NONE:
-		return "null";
+		text = "null";
+		break;
 	case PICKLE_BOOL:
-		return v->number ? "true" : "false";
+		text = v->number ? "true" : "false";
+		break;
 	case PICKLE_INT:
 		snprintf(buf, 40, "%" PRId64, v->number);
-		return buf;
+		break;
 	case PICKLE_REAL:
-		snprintf(buf, 40, "%.17g", v->real);
-		return buf;
+		put_real(v->real, buf);
+		break;
 	case PICKLE_TEXT:
-		return file_is_text(v->text, v->size)
-			       ? arena_text(&w->file->arena, v->text, v->size)
-			       : NULL;
+		*ret_size = v->size;
+		return v->text;
 	default:
 		return NULL;
 	}
+	*ret_size = strlen(text);
+	return text;
+}
+
+/* Those are of safetensors files, whose tensors share no bytes. */
+static bool is_checksum(const struct walk *w)
+{
+	size_t n = strlen(HEAD_CHECKSUM);
+
+	return w->path.size >= n && !memcmp(w->path.bytes, HEAD_CHECKSUM, n);
 }
 
 static int add_pair(struct walk *w, const struct pickle_value *v)
 {
 	char buf[40];
-	const char *value = text_of(w, v, buf);
+	size_t size = 0;
+	const char *value = text_of(v, buf, &size);
 	struct file_pair *pair;
+	int r;
 
-	if (!value || !w->path.size || w->unnamed)
+	if (!value || !w->path.size || w->unnamed || is_checksum(w))
 		return 0;
+	r = spend(w, w->path.size + size);
+	if (r < 0 || (v->kind == PICKLE_TEXT && !file_is_text(value, size)))
+		return r;
 	if (w->n_pairs == w->room) {
 		size_t room = w->room ? 2 * w->room : 16;
 		struct file_pair *more =
@@ -214,7 +266,7 @@ static int add_pair(struct walk *w, const struct pickle_value *v)
 	}
 	pair = &w->pairs[w->n_pairs++];
 	pair->key = arena_text(&w->file->arena, w->path.bytes, w->path.size);
-	pair->value = arena_text(&w->file->arena, value, strlen(value));
+	pair->value = arena_text(&w->file->arena, value, size);
 	return pair->key && pair->value ? 0 : file_no_memory("metadata");
 }
 
@@ -350,6 +402,7 @@ int checkpoint_read(struct tarn_file *file, const struct zip *zip,
 	struct walk w = {.file = file, .zip = zip, .pickle = pickle};
 	const struct pickle_value *root = NULL;
 	struct arena arena = {0};
+	struct decimal_locale locale;
 	int r = check_order(file, zip, pickle);
 
 	if (r >= 0 && pickle->size > PICKLE_MAX)
@@ -366,7 +419,11 @@ int checkpoint_read(struct tarn_file *file, const struct zip *zip,
 	if (r >= 0)
 		r = pickle_read(bytes, pickle->size, &arena, &root);
 	if (r >= 0)
+		r = decimal_locale_enter(&locale);
+	if (r >= 0) {
 		r = visit(&w, root);
+		decimal_locale_leave(&locale);
+	}
 	if (r >= 0)
 		r = keep_pairs(&w);
 	free(w.pairs);

@@ -65,7 +65,7 @@ struct pickle_value {
 
 /*
  * Reads size bytes, which texts in the result point into. The rest of it is in
- * arena, and takes at most some 150 bytes for each byte of the pickle. Sizes and
+ * arena, and takes at most some 250 bytes for each byte of the pickle. Sizes and
  * strides are not negative, and there are as many of both; nothing else of them
  * is checked. A container may contain itself. -EBADMSG: damaged; -ENOTSUP: it
  * asks for what is no data.

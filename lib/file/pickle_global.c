@@ -13,8 +13,12 @@
 #include "lib/file/file.h"
 #include "lib/file/pickle_machine.h"
 
+/* PyTorch's own operations take no more. A call names its shape in a few bytes,
+ * where it was remembered, and copies it. */
+#define NDIM_MAX 64
+
 enum action {
-	DICT,    /* an ordered one, of nothing or of pairs */
+	DICT,    /* an ordered one, of nothing */
 	LIST,    /* of its first argument */
 	TEXT,    /* its first argument, a name */
 	LEAF,    /* no call of it: a dtype */
@@ -219,7 +223,7 @@ static int call_tensor(struct pickle *p, int64_t global,
 		arguments->at[1]->number < 0 || !all_sizes(arguments->at[2]) ||
 		!all_sizes(arguments->at[3]) ||
 		arguments->at[2]->list.n != arguments->at[3]->list.n ||
-		arguments->at[2]->list.n > INT16_MAX)
+		arguments->at[2]->list.n > NDIM_MAX)
 		return pickle_damaged(p, "a wrong tensor");
 	if (is_lazy(arguments, v3 ? 7 : 6))
 		return tarn_fail(ENOTSUP,
@@ -234,34 +238,17 @@ static int call_tensor(struct pickle *p, int64_t global,
 
 /* ---- calls --------------------------------------------------------------- */
 
-/* A dict of [[key, value], ...]. */
+/* No PyTorch that writes archives gives it pairs: they are added to it. */
 static int call_dict(struct pickle *p, const struct pickle_list *arguments,
 	struct pickle_value **ret)
 {
 	struct pickle_value *v = pickle_new(p, PICKLE_DICT);
-	const struct pickle_list *pairs;
 
+	if (arguments->n)
+		return pickle_damaged(p, "a dict of arguments");
 	if (!v)
 		return pickle_no_memory();
 	*ret = v;
-	if (!arguments->n)
-		return 0;
-	if (arguments->at[0]->kind != PICKLE_LIST)
-		return pickle_damaged(p, "a dict of no pairs");
-	pairs = &arguments->at[0]->list;
-	v->list.at = arena_array(p->arena, pairs->n, 2 * sizeof(*v->list.at));
-	if (!v->list.at)
-		return pickle_no_memory();
-	v->list.room = 2 * pairs->n;
-	for (size_t i = 0; i < pairs->n; i++) {
-		const struct pickle_value *pair = pairs->at[i];
-
-		if (pair->kind != PICKLE_LIST || pair->list.n != 2)
-			return pickle_damaged(p, "a dict of no pairs");
-		memcpy(v->list.at + 2 * i, pair->list.at,
-			2 * sizeof(*v->list.at));
-		v->list.n += 2;
-	}
 	return 0;
 }
 

@@ -272,6 +272,7 @@ static int read_entries(struct tarn_file *file, const struct directory *d,
 	const unsigned char *bytes, struct zip *ret)
 {
 	const unsigned char *p = bytes, *end = bytes + d->size;
+	uint64_t left = d->offset;
 	int r = name_index_init(&ret->index, &file->arena, d->count);
 
 	for (size_t i = 0; r >= 0 && i < d->count; i++) {
@@ -283,6 +284,11 @@ static int read_entries(struct tarn_file *file, const struct directory *d,
 			record, &local);
 		if (r >= 0)
 			r = place_record(file, local, d->offset, record);
+		/* So all work for records is linear in the file's size. */
+		if (r >= 0 && record->offset + record->size - local > left)
+			r = damaged("records that share bytes", local);
+		if (r >= 0)
+			left -= record->offset + record->size - local;
 		if (r >= 0 &&
 			find(ret, record->name, record->name_size, &state))
 			r = file_named_twice(record->name, record->name_size);
