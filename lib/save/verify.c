@@ -122,7 +122,7 @@ static uint64_t next_end(struct verifier *v)
 	for (size_t i = v->next;
 		i < v->n_ranges && end < most && v->ranges[i].offset <= end;
 		i++)
-		end = v->ranges[i].offset + v->ranges[i].nbytes;
+		end = MAX(end, v->ranges[i].offset + v->ranges[i].nbytes);
 	return MIN(end, most);
 }
 
