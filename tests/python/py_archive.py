@@ -126,7 +126,8 @@ state = {
     "wide": Tensor(long, 2, (2, 1000), (0, 0)),
     "none": Tensor(whole, 24, (0, 3), (3, 1)),
     "u2": Tensor(bits, 0, (3,), (1,), torch.uint16),
-    "epoch": 3, "name": "xé", "flag": True, "nothing": None, "large": 1 << 70,
+    "epoch": 3, "rate": 0.1, "name": "xé", "flag": True, "nothing": None,
+    "large": 1 << 70,
     "size": torch.Size((2, 3)), "set": {4}}
 wanted = {"model.w": numbers.reshape(4, 6), "model.t": numbers.reshape(4, 6).T,
           "model.part": numbers[7:19].reshape(2, 6)[:, :6:2],
@@ -150,9 +151,10 @@ for protocol in (2, 3, 4, 5):
 del with_open
 metadata = tarn.open(path).metadata
 kit.equal({k: metadata.get(k) for k in (
-    "epoch", "name", "flag", "nothing", "optimizer.groups.0.lr",
+    "epoch", "rate", "name", "flag", "nothing", "optimizer.groups.0.lr",
     "optimizer.groups.0.params.1", "size.1", "set.0")},
-    {"epoch": "3", "name": "xé", "flag": "true", "nothing": "null",
+    {"epoch": "3", "rate": "0.1", "name": "xé", "flag": "true",
+     "nothing": "null",
      "optimizer.groups.0.lr": "0.001", "optimizer.groups.0.params.1": "1",
      "size.1": "3", "set.0": "4"}, "numbers and texts are the metadata")
 kit.ok(same(tarn.File(path, map=False)), "so they are without a mapping")
@@ -184,6 +186,16 @@ with zipfile.ZipFile(path, "w") as z:
     z.writestr("m/data.pkl", pickled(state))
 kit.ok(same(tarn.open(path)) and same(tarn.load(path)),
        "the pickle may come last")
+with zipfile.ZipFile(path, "w") as z:
+    z.writestr("m/data.pkl", pickled(state))
+    z.start_dir += 200 << 20
+    for key, value in records.items():
+        z.writestr(f"m/data/{key}", value)
+kit.ok(same(tarn.open(path)) and same(tarn.load(path)),
+       "tensors may lie behind much else")
+write({"w": Tensor(whole, 0, (24,), (1,)), "v": Tensor(whole, 9, (3,), (1,)),
+       "xxh3:w": "0" * 16, "xxh3:v": "0" * 16}, records)
+kit.equal(tarn.open(path).metadata, {}, "a checkpoint has no checksums")
 
 # ---- what is refused ----
 def refused(what, words, obj=None, data=records, **how):
@@ -235,6 +247,16 @@ for _ in range(40):
 refused("values along many ways", "share values so often", shared)
 refused("an endless nesting of marks", "too many containers",
         b"\x80\x02" + b"(" * 5000)
+# Small ones that would take very much memory.
+refused("a dict that is made of pairs again and again", "a dict of arguments",
+        b"\x80\x02ccollections\nOrderedDict\nq\0](" + b"NN\x86" * 1000 +
+        b"e\x85q\1" + b"h\0h\1R0" * 1000 + b"N.")
+refused("a tensor of more dimensions than PyTorch's", "wrong tensor",
+        {"t": Tensor(whole, 0, (1,) * 65, (1,) * 65)})
+refused("a long name of many values", "names and texts have more",
+        {"k" * 4000: [None] * 10000})
+refused("a long text that is shared", "names and texts have more",
+        {"a": ["x" * 100000] * 5000})
 for at in range(len(pickled(state)) - 1):
     write(pickled(state)[:at], records)
     try:
@@ -276,6 +298,19 @@ with open(path, "wb") as f:
     f.write(good[:end] + end64 + locator[:8] +
             struct.pack("<QI", 1 << 60, 1) + narrow)
 kit.raises(Exception, "64-bit end outside", "one outside of the file is not",
+           tarn.open, path)
+with zipfile.ZipFile(path, "w") as z:
+    z.writestr("m/data.pkl", pickled(state))
+    z.writestr("m/code/m.py", "x" * 100, zipfile.ZIP_DEFLATED)
+    z.writestr("m/constants.pkl", pickled(()))
+kit.raises(Exception, "TorchScript", "a program of TorchScript is refused",
+           tarn.open, path)
+with zipfile.ZipFile(path, "w") as z:
+    z.writestr("a.npy", "x" * 100)
+    twin = zipfile.ZipInfo("b.npy")
+    z.writestr(twin, "x")
+    twin.header_offset, twin.file_size, twin.compress_size = 0, 100, 100
+kit.raises(Exception, "share bytes", "records in one place are refused",
            tarn.open, path)
 with zipfile.ZipFile(path, "w") as z:
     z.writestr("a.txt", "x")
