@@ -55,6 +55,14 @@ static void watch_forks(void)
 	pthread_atfork(take, give, give);
 }
 
+/* Called before there is a private storage, since freeing one takes the lock. */
+static void begin(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+}
+
 static void cow_release(void *arg)
 {
 	struct cow_storage *p = arg;
@@ -224,11 +232,10 @@ static int make(tarn_storage *original, tarn_storage **ret)
 
 static int cow_of(tarn_storage *original, tarn_storage **ret)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	tarn_storage *made;
 	int r;
 
-	pthread_once(&once, watch_forks);
+	begin();
 	*ret = known(original);
 	if (*ret)
 		return 0;
@@ -257,8 +264,10 @@ int tarn_tensor_cow(tarn_tensor *tensor, tarn_tensor **ret)
 int tarn_tensor_private(tarn_tensor *tensor, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
-	int r = make(tensor->storage, &storage);
+	int r;
 
+	begin();
+	r = make(tensor->storage, &storage);
 	if (r >= 0)
 		r = tarn_tensor_new_checked(
 			storage, tensor->base, &tensor->layout, ret);
