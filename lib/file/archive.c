@@ -64,7 +64,9 @@ static int finish(struct tarn_file *file, const char *format)
 {
 	int r;
 
-	qsort(file->tensors, file->count, sizeof(*file->tensors), by_place);
+	if (file->count)
+		qsort(file->tensors, file->count, sizeof(*file->tensors),
+			by_place);
 	find_range(file);
 	file->format = format;
 	r = read_front(file);
