@@ -52,9 +52,14 @@ static unsigned choose_lead(
 static bool is_aligned(
 	const struct tarn_file_entry *entry, uint64_t begin, unsigned lead)
 {
-	/* A view of another tensor stays one. */
-	return !entry->nbytes || entry->stride ||
-	       (entry->file_offset - begin + lead) % ALIGN == 0;
+	/* One with strides is a view of another tensor, and stays one if its
+	 * elements can be addressed. */
+	uint64_t align = entry->stride
+				 ? (uint64_t)tarn_dtype_bits(entry->dtype) / 8
+				 : ALIGN;
+
+	return !entry->nbytes ||
+	       (entry->file_offset - begin + lead) % align == 0;
 }
 
 /* ---- one file ------------------------------------------------------------ */
@@ -94,6 +99,19 @@ static int load_range(struct loading *l, tarn_storage *range, unsigned lead,
 	return 0;
 }
 
+/* As bytes: what lies between elements goes along, and one that several places
+ * of a tensor share goes once. */
+static int move_bytes(
+	tarn_storage *to, uint64_t at, const tarn_tensor *from, uint64_t n)
+{
+	_cleanup_tensor_ tarn_tensor *src = NULL, *dst = NULL;
+	int r = tensor_of_bytes(from->storage, from->base, n, &src);
+
+	if (r >= 0)
+		r = tensor_of_bytes(to, at, n, &dst);
+	return r < 0 ? r : tarn_copy(dst, src, NULL, NULL);
+}
+
 /* Tensors that are not aligned, to a storage where they are. */
 static int realign(struct loading *l, tarn_tensor **tensors, size_t n,
 	const struct tarn_file_entry *entries, uint64_t begin, unsigned lead)
@@ -119,7 +137,7 @@ static int realign(struct loading *l, tarn_tensor **tensors, size_t n,
 		r = tarn_tensor_new(arena, at, &tensors[i]->layout, &moved);
 		if (r < 0)
 			break;
-		r = tarn_copy(moved, tensors[i], NULL, NULL);
+		r = move_bytes(arena, at, tensors[i], entries[i].nbytes);
 		tarn_tensor_unref(tensors[i]);
 		tensors[i] = moved;
 		at += (entries[i].nbytes + ALIGN - 1) / ALIGN * ALIGN;

@@ -477,8 +477,22 @@ def files(store):
     raises(KeyError, "stop", "an exception of progress ends a load",
            tarn.load, path, device="cuda", progress=stop)
     opened(path, a, b)
+    views()
     os.unlink(path)
     os.unlink(out)
+
+
+def views():
+    """A checkpoint whose records are at odd bytes: what is a view of another
+    tensor, of the same one twice, and so on."""
+    path = os.path.join(os.environ["top_srcdir"],
+                        "tests/fuzz/corpus/archive/unaligned")
+    here, there = tarn.open(path), tarn.load(path, device="cuda:0")
+    for name, t in here.items():
+        equal((there[name].tolist(), there[name].strides,
+               there[name].data_ptr() % int(t.itemsize)),
+              (t.tolist(), t.strides, 0),
+              f"a checkpoint's tensor is on the device: {name}")
 
 
 def with_store():
