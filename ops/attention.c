@@ -79,6 +79,9 @@ static void apply_mask(
 
 	if (a->mask_dtype == TARN_BOOL) {
 		lift_mask(a, from, b, TARN_BOOL);
+		/* Most blocks have no padding. */
+		if (!memchr(b->mask, 0, n))
+			return;
 		kernels()->where[a->size == 4 ? 2 : 3](n, b->scores.at, src, 4);
 		return;
 	}

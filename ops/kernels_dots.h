@@ -33,22 +33,58 @@ typedef float dot_memory
 
 #define UNROLLED _Pragma("GCC unroll 16")
 
-#define FOLD_LANES(...)                                                        \
-	lanes += __builtin_shuffle(lanes, (dot_places) {__VA_ARGS__})
+/* Of two vectors whose blocks of lanes have n each: the halves of each block are
+ * added, and all results lie in one vector, in their order. */
+#if DOT_LANES == 16
+#define DOT_HALVES(b)                                                          \
+	b(0), b(1), b(2), b(3), b(4), b(5), b(6), b(7), b(8), b(9), b(10),     \
+		b(11), b(12), b(13), b(14), b(15)
+#elif DOT_LANES == 8
+#define DOT_HALVES(b) b(0), b(1), b(2), b(3), b(4), b(5), b(6), b(7)
+#else
+#define DOT_HALVES(b) b(0), b(1), b(2), b(3)
+#endif
+#define DOT_LOW(n, i) ((i) / ((n) / 2) * (n) + (i) % ((n) / 2))
+#define DOT_LOW_16(i) DOT_LOW(16, i)
+#define DOT_LOW_8(i) DOT_LOW(8, i)
+#define DOT_LOW_4(i) DOT_LOW(4, i)
+#define DOT_LOW_2(i) DOT_LOW(2, i)
+#define DOT_HIGH_16(i) (DOT_LOW(16, i) + 8)
+#define DOT_HIGH_8(i) (DOT_LOW(8, i) + 4)
+#define DOT_HIGH_4(i) (DOT_LOW(4, i) + 2)
+#define DOT_HIGH_2(i) (DOT_LOW(2, i) + 1)
 
-static inline __attribute__((__always_inline__)) float dot_sum(dot_lanes lanes)
+#define FOLD_BLOCKS(n)                                                         \
+	do {                                                                   \
+		UNROLLED for (int i = 0; i < count; i += 2)                    \
+		{                                                              \
+			dot_lanes x = v[i], y = v[i + 1 < count ? i + 1 : i];  \
+                                                                               \
+			v[i / 2] = __builtin_shuffle(x, y,                     \
+					   (dot_places) {                      \
+						   DOT_HALVES(DOT_LOW_##n)}) + \
+				   __builtin_shuffle(x, y,                     \
+					   (dot_places) {                      \
+						   DOT_HALVES(DOT_HIGH_##n)}); \
+		}                                                              \
+		count = (count + 1) / 2;                                       \
+	} while (0)
+
+/* The sums of the lanes of count vectors, one after the other from v on. A pair of
+ * vectors costs three instructions at each level, instead of two each. */
+static inline __attribute__((__always_inline__)) void dot_sums(
+	dot_lanes *v, int count)
 {
 #if DOT_LANES > 8
-	FOLD_LANES(8, 9, 10, 11, 12, 13, 14, 15);
+	FOLD_BLOCKS(16);
 #endif
 #if DOT_LANES > 4
-	FOLD_LANES(4, 5, 6, 7);
+	FOLD_BLOCKS(8);
 #endif
-	FOLD_LANES(2, 3);
-	FOLD_LANES(1);
-	return lanes[0];
+	FOLD_BLOCKS(4);
+	FOLD_BLOCKS(2);
 }
-#undef FOLD_LANES
+#undef FOLD_BLOCKS
 
 /* What is behind l of the rows of a tile. */
 static void dot_rest(const struct dots *d, int64_t i, int64_t j, int rows,
@@ -72,7 +108,8 @@ static inline __attribute__((__always_inline__)) void dot_tile(
 	const int cols)
 {
 	const float *a = d->a + i * d->a_down, *b = d->b + j * d->b_down;
-	dot_lanes sums[DOT_A][DOT_B] = {0}, x[DOT_A];
+	dot_lanes sums[DOT_A * DOT_B] = {0}, x[DOT_A];
+	float found[DOT_A * DOT_B + DOT_LANES];
 	int64_t l = 0;
 
 	for (; l + DOT_LANES <= d->k; l += DOT_LANES) {
@@ -83,14 +120,17 @@ static inline __attribute__((__always_inline__)) void dot_tile(
 			dot_lanes y =
 				*(const dot_memory *)(b + c * d->b_down + l);
 
-			UNROLLED for (int r = 0; r < rows; r++) sums[r][c] +=
-				x[r] * y;
+			UNROLLED for (int r = 0; r < rows; r++)
+				sums[r * cols + c] += x[r] * y;
 		}
 	}
-	UNROLLED for (int r = 0; r < rows; r++)
-		UNROLLED for (int c = 0; c < cols; c++)
+	dot_sums(sums, rows * cols);
+	UNROLLED for (int n = 0; n < rows * cols; n += DOT_LANES) *
+		(dot_memory *)(found + n) = sums[n / DOT_LANES];
+	for (int r = 0; r < rows; r++)
+		for (int c = 0; c < cols; c++)
 			d->c[(i + r) * d->down + (j + c) * d->right] +=
-		dot_sum(sums[r][c]);
+				found[r * cols + c];
 	if (l < d->k)
 		dot_rest(d, i, j, rows, cols, l);
 }
