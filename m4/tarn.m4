@@ -129,16 +129,16 @@ AS_IF([test "x$tarn_have_$1" = xyes],
 
 # TARN_BLAS
 # ---------
-# --with-blas=auto|yes|no|PACKAGE, as TARN_FEATURE; the package is one that
-# pkg-config knows and that has cblas_sgemm. OpenBLAS comes first. Its header is
-# compiled with, and its name looked up when a product is first wanted.
+# --with-blas=auto|yes|no|later|PACKAGE, as TARN_FEATURE; the package is one that
+# pkg-config knows and that has cblas_sgemm. OpenBLAS comes first. Its name is
+# looked up when a product is first wanted; later: any that there is then.
 AC_DEFUN([TARN_BLAS], [
 AC_ARG_WITH([blas],
-	[AS_HELP_STRING([--with-blas@<:@=auto|yes|no|PACKAGE@:>@],
+	[AS_HELP_STRING([--with-blas@<:@=auto|yes|no|later|PACKAGE@:>@],
 		[operations, with the BLAS that pkg-config has as PACKAGE (auto)])],
 	[], [with_blas=auto])
 tarn_have_blas=no
-AS_CASE([$with_blas], [no], [tarn_packages=],
+AS_CASE([$with_blas], [no|later], [tarn_packages=],
 	[auto|yes], [tarn_packages="openblas flexiblas cblas mkl-dynamic-lp64-seq blis"],
 	[tarn_packages=$with_blas])
 for tarn_package in $tarn_packages; do
@@ -162,6 +162,10 @@ for tarn_package in $tarn_packages; do
 	LIBS=$tarn_save_LIBS
 	AC_MSG_RESULT([$tarn_have_blas])
 done
+AS_IF([test "x$with_blas" = xlater], [
+	tarn_have_blas=yes
+	tarn_blas_package="one that is found when it is needed"
+])
 AC_SUBST([BLAS_CFLAGS])
 AC_SUBST([BLAS_LIBS])
 AC_SUBST([BLAS_SONAME])

@@ -39,8 +39,8 @@ int blas_ready(const char *op)
 		return 0;
 	return tarn_error_set(ENOTSUP,
 		"%s: products of floats need a BLAS, and there is none (%s); "
-		"install libopenblas0, or with pip scipy-openblas32, or name a "
-		"library in TARN_BLAS",
+		"install libopenblas0, or with pip tarn[ops], or name a library "
+		"in TARN_BLAS",
 		op, blas_load_error());
 }
 
@@ -106,15 +106,15 @@ bool matrix_fits(const struct matrix *m)
 	return by_rows(m, &apart) || by_rows(&turned, &apart);
 }
 
-static enum CBLAS_TRANSPOSE form(const struct matrix *m, int *ret)
+static int form(const struct matrix *m, int *ret)
 {
 	struct matrix turned = matrix_turned(m);
 
 	if (by_rows(m, ret))
-		return CblasNoTrans;
+		return BLAS_NO_TRANS;
 	if (!by_rows(&turned, ret))
 		__builtin_unreachable(); /* it fits */
-	return CblasTrans;
+	return BLAS_TRANS;
 }
 
 /* How far a vector's elements are apart; of one element any will do. */
@@ -168,16 +168,16 @@ static void gemm(enum tarn_dtype dtype, double alpha, const struct matrix *a,
 	const struct matrix *b, double beta, const struct matrix *c)
 {
 	int lda, ldb, ldc;
-	enum CBLAS_TRANSPOSE fa = form(a, &lda), fb = form(b, &ldb);
+	int fa = form(a, &lda), fb = form(b, &ldb);
 
 	(void)form(c, &ldc);
 	if (dtype == TARN_F64)
-		blas_load()->dgemm(CblasRowMajor, fa, fb, (int)c->rows,
+		blas_load()->dgemm(BLAS_ROW_MAJOR, fa, fb, (int)c->rows,
 			(int)c->cols, (int)a->cols, alpha,
 			(const double *)a->at, lda, (const double *)b->at, ldb,
 			beta, (double *)c->at, ldc);
 	else
-		blas_load()->sgemm(CblasRowMajor, fa, fb, (int)c->rows,
+		blas_load()->sgemm(BLAS_ROW_MAJOR, fa, fb, (int)c->rows,
 			(int)c->cols, (int)a->cols, (float)alpha,
 			(const float *)a->at, lda, (const float *)b->at, ldb,
 			(float)beta, (float *)c->at, ldc);
@@ -188,17 +188,17 @@ static void gemv(enum tarn_dtype dtype, double alpha, const struct matrix *a,
 	const struct matrix *b, double beta, const struct matrix *c)
 {
 	int lda, from = apart(b->rows, b->down), to = apart(c->rows, c->down);
-	enum CBLAS_TRANSPOSE f = form(a, &lda);
+	int f = form(a, &lda);
 	/* Of the matrix as it lies. */
-	int rows = (int)(f == CblasTrans ? a->cols : a->rows);
-	int cols = (int)(f == CblasTrans ? a->rows : a->cols);
+	int rows = (int)(f == BLAS_TRANS ? a->cols : a->rows);
+	int cols = (int)(f == BLAS_TRANS ? a->rows : a->cols);
 
 	if (dtype == TARN_F64)
-		blas_load()->dgemv(CblasRowMajor, f, rows, cols, alpha,
+		blas_load()->dgemv(BLAS_ROW_MAJOR, f, rows, cols, alpha,
 			(const double *)a->at, lda, (const double *)b->at, from,
 			beta, (double *)c->at, to);
 	else
-		blas_load()->sgemv(CblasRowMajor, f, rows, cols, (float)alpha,
+		blas_load()->sgemv(BLAS_ROW_MAJOR, f, rows, cols, (float)alpha,
 			(const float *)a->at, lda, (const float *)b->at, from,
 			(float)beta, (float *)c->at, to);
 }

@@ -86,7 +86,6 @@ ops_libtarnops_la_SOURCES = \
 	$(NULL)
 ops_libtarnops_la_CPPFLAGS = \
 	$(AM_CPPFLAGS) \
-	$(BLAS_CFLAGS) \
 	-DBLAS_SONAME='"$(BLAS_SONAME)"' \
 	$(NULL)
 ops_libtarnops_la_LIBADD = \
@@ -96,9 +95,15 @@ ops_libtarnops_la_LIBADD = \
 	base/libbase.la \
 	-lm \
 	$(NULL)
+# A bundle's has no version, as libtarn, which lies beside it.
+if BUNDLE
+LIBTARNOPS_VERSION = -avoid-version -Wl,-rpath,'$$ORIGIN'
+else
+LIBTARNOPS_VERSION = $(LIBTARN_VERSION)
+endif
 ops_libtarnops_la_LDFLAGS = \
 	$(AM_LDFLAGS) \
-	$(LIBTARN_VERSION) \
+	$(LIBTARNOPS_VERSION) \
 	-Wl,--version-script=$(top_srcdir)/ops/libtarnops.map \
 	-Wl,-z,relro,-z,now \
 	-Wl,-Bsymbolic-functions \

@@ -97,7 +97,10 @@ python_tarn__ops_la_SOURCES = \
 	python/ops/reduce.c \
 	python/ops/select.c \
 	$(NULL)
-python_tarn__ops_la_CPPFLAGS = $(python_tarn__tarn_la_CPPFLAGS)
+python_tarn__ops_la_CPPFLAGS = \
+	$(python_tarn__tarn_la_CPPFLAGS) \
+	-DBLAS_SONAME='"$(BLAS_SONAME)"' \
+	$(NULL)
 python_tarn__ops_la_LIBADD = ops/libtarnops.la lib/libtarn.la
 python_tarn__ops_la_LDFLAGS = $(python_tarn__tarn_la_LDFLAGS)
 endif
@@ -181,15 +184,18 @@ dist_tarnpythontorch_DATA = $(PYTHON_TORCH)
 # bundle's module looks for libtarn where it lies itself.
 if BUNDLE
 BESIDE_LIBTARN = ln -sf ../../lib/.libs/libtarn.so python/tarn/libtarn.so
-CLEANFILES += python/tarn/libtarn.so
+BESIDE_LIBTARNOPS = ln -sf ../../ops/.libs/libtarnops.so python/tarn/libtarnops.so
+CLEANFILES += python/tarn/libtarn.so python/tarn/libtarnops.so
 else
 BESIDE_LIBTARN = :
+BESIDE_LIBTARNOPS = :
 endif
 PYTHON_BUILT = python/tarn/_tarn$(PYTHON_SUFFIX)
 if HAVE_BLAS
 PYTHON_BUILT += python/tarn/_ops$(PYTHON_SUFFIX)
 python/tarn/_ops$(PYTHON_SUFFIX): python/tarn/_ops.la
 	$(AM_V_GEN)ln -sf .libs/_ops$(PYTHON_SUFFIX) $@
+	$(AM_V_at)$(BESIDE_LIBTARNOPS)
 endif
 noinst_DATA += $(PYTHON_BUILT)
 CLEANFILES += $(PYTHON_BUILT)

@@ -46,7 +46,7 @@ static const struct operators *operators(void)
 
 	if (interface.operators)
 		return interface.operators;
-	module = PyImport_ImportModule("tarn._ops");
+	module = PyImport_ImportModule("tarn.ops");
 	if (!module) {
 		if (PyErr_ExceptionMatches(PyExc_ModuleNotFoundError))
 			PyErr_SetString(PyExc_ImportError,

@@ -34,7 +34,8 @@ TOP = Path(__file__).resolve().parent.parent
 PACKAGE = "/usr/local/lib/tarn"  # where configure is told that it will be
 BIGGEST = 8 << 20  # of a source file; a checkpoint is larger
 # With other libraries than these a wheel is for its own machine.
-C_LIBRARY = re.compile(r"lib(c|m)\.so\.6|ld-linux[-\w]*\.so\.\d+|libtarn\.so")
+C_LIBRARY = re.compile(r"lib(c|m)\.so\.6|libmvec\.so\.1|"
+                       r"ld-linux[-\w]*\.so\.\d+|libtarn(ops)?\.so")
 PROGRAM = """#!python
 import os
 import sys
@@ -62,6 +63,8 @@ Version: {version()}
 Summary: Tensors in memory that many processes share
 License: MIT
 Requires-Python: >=3.9
+Provides-Extra: ops
+Requires-Dist: scipy-openblas32; extra == "ops"
 Classifier: License :: OSI Approved :: MIT License
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: C

@@ -95,7 +95,8 @@ static int execute(PyObject *module)
 			add_methods(methods[i]) < 0)
 			return -1;
 	if (PyModule_AddFunctions(module, random_functions) < 0 ||
-		PyModule_AddFunctions(module, own_functions) < 0)
+		PyModule_AddFunctions(module, own_functions) < 0 ||
+		PyModule_AddStringConstant(module, "_blas", BLAS_SONAME) < 0)
 		return -1;
 	lent->operators = &operators;
 	return 0;

@@ -20,8 +20,25 @@ Importing this loads no BLAS; the first product of floats does. man tarn-ops
 lists all of them with their shapes and dtypes. tarn.array_api has the names
 of the Python array API standard.
 """
-from . import _ops
+import importlib.util
+import os
 
+_ops = importlib.import_module(f"{__package__}._ops")
+
+
+def _find_blas():
+    """pip's OpenBLAS, which tarn[ops] brings along, where tarn was built without
+    one. The environment tells it to libtarnops, and to children."""
+    if _ops._blas or os.environ.get("TARN_BLAS"):
+        return
+    found = importlib.util.find_spec("scipy_openblas32")
+    for folder in found and found.submodule_search_locations or ():
+        path = os.path.join(folder, "lib", "libscipy_openblas.so")
+        if os.path.exists(path):
+            os.environ["TARN_BLAS"] = path
+
+
+_find_blas()
 __all__ = sorted(_n for _n in dir(_ops) if not _n.startswith("_"))
 globals().update({_n: getattr(_ops, _n) for _n in __all__})
 

@@ -5,6 +5,7 @@
 the wheel runs where there is nothing else, no compiler, no library, no numpy,
 and starts the daemon that lies in it. The tree is compiled here, once more."""
 import atexit
+import glob
 import importlib.util
 import os
 import platform
@@ -161,8 +162,10 @@ for path in elves(package):
     for name in re.findall(r"^\s*(\S+)(?: =>.*)? \(", out, re.M):
         needed[os.path.basename(name)] = path.name
 kit.ok("libtarn.so" in needed and all(re.match(
-    r"(libc|libm|libtarn|ld-linux.*|linux-vdso)\.so", name)
+    r"(libc|libm|libmvec|libtarn|libtarnops|ld-linux.*|linux-vdso)\.so", name)
     for name in needed), "the module needs no library but libc", needed)
+kit.ok((package / "libtarnops.so").stat().st_size < 12 << 20,
+       "operations are small without a BLAS inside")
 kit.equal([path.name for path in elves(package)
            if str(work).encode() in path.read_bytes()], [],
           "the module has no path of where it was built")
@@ -187,6 +190,29 @@ if os.getuid() == 0 and keeper:
               "the daemon that is started is the wheel's")
 else:
     kit.skipped("the daemon is the wheel's", "it hides from all but root")
+# ---- operations, with pip's BLAS and without one ----
+a = "a = tarn.arange(6, dtype='F32').reshape(2, 3)"
+runs("operators need no BLAS", venv / "python", "-c",
+     f"import tarn; {a}; print((a + a * 2).sum(0).tolist())",
+     wanted="[9.0, 15.0, 21.0]")
+status, out = run(venv / "python", "-c",
+                  f"import tarn; {a}; print((a @ a.t()).tolist())",
+                  env={**bare, "TARN_BLAS": "libnone.so"})
+kit.ok(status and "tarn[ops]" in out, "products say what to install", out)
+blas = glob.glob("/usr/lib/*/libopenblas.so.0") + \
+    glob.glob("/usr/lib64/libopenblas.so.0")
+if blas:
+    beside = package.parent / "scipy_openblas32"
+    (beside / "lib").mkdir(parents=True)
+    (beside / "lib/libscipy_openblas.so").symlink_to(blas[0])
+    runs("pip's OpenBLAS is found", venv / "python", "-c",
+         f"import os, tarn; {a}; print((a @ a.t()).tolist(),"
+         " os.path.basename(os.environ['TARN_BLAS']))",
+         wanted="[[5.0, 14.0], [14.0, 50.0]] libscipy_openblas.so")
+    shutil.rmtree(beside)
+else:
+    kit.skipped("pip's OpenBLAS is found", "there is none (libopenblas0)")
+
 code = re.search(r"```python\n(.*?)```", section, re.S)[1]
 try:
     import numpy
