@@ -179,17 +179,6 @@ enum {
 	COUNT
 };
 
-static int limited(const char *what, PyObject *object, uint32_t *ret)
-{
-	uint64_t value;
-
-	if (data_count_argument(what, object, &value) < 0)
-		return -1;
-	/* The library's sentence has its limit. */
-	*ret = value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
-	return 0;
-}
-
 static int take_options(
 	PyObject *const given[COUNT], struct tarn_data_options *o)
 {
@@ -204,11 +193,14 @@ static int take_options(
 	if (shuffle < 0 ||
 		data_count_argument("Dataset: seed", given[SEED], &o->seed) <
 			0 ||
-		limited("Dataset: seq_len", given[SEQ_LEN], &o->seq_len) < 0 ||
+		data_limited_argument(
+			"Dataset: seq_len", given[SEQ_LEN], &o->seq_len) < 0 ||
 		data_count_argument("Dataset: block", given[BLOCK], &o->block) <
 			0 ||
-		limited("Dataset: group", given[GROUP], &o->group) < 0 ||
-		limited("Dataset: threads", given[THREADS], &threads) < 0 ||
+		data_limited_argument(
+			"Dataset: group", given[GROUP], &o->group) < 0 ||
+		data_limited_argument(
+			"Dataset: threads", given[THREADS], &threads) < 0 ||
 		int_argument(given[PAD], &pad) < 0)
 		return -1;
 	if (given[DTYPE] != Py_None) {
@@ -338,7 +330,7 @@ static PyObject *source_samples(PyObject *self, PyObject *number)
 	uint64_t n;
 	int r;
 
-	if (limited("source", number, &i) < 0)
+	if (data_limited_argument("source", number, &i) < 0)
 		return NULL;
 	r = tarn_data_source_samples(dataset_of(self)->data, i, &n);
 	return r < 0 ? data_raise(r) : PyLong_FromUnsignedLongLong(n);
@@ -350,7 +342,7 @@ static PyObject *table(PyObject *self, PyObject *number)
 	uint32_t i;
 	int r;
 
-	if (limited("source", number, &i) < 0)
+	if (data_limited_argument("source", number, &i) < 0)
 		return NULL;
 	r = tarn_data_table(dataset_of(self)->data, i, &tensor);
 	if (r == -ENOENT)
@@ -396,54 +388,6 @@ static PyObject *resume(PyObject *self, PyObject *state_text)
 	return r < 0 ? data_raise(r) : PyLong_FromUnsignedLongLong(g);
 }
 
-/* ---- functions ----------------------------------------------------- */
-
-static PyObject *order(PyObject *module, PyObject *const *args,
-	Py_ssize_t n_args, PyObject *keywords)
-{
-	static const char *const names[] = {"seed", "epoch", "n", "g", NULL};
-	PyObject *given[4];
-	uint64_t number[4], sample;
-
-	if (named_arguments("order", names, 4, args, n_args, keywords, given) <
-		0)
-		return NULL;
-	for (int i = 0; i < 4; i++)
-		if (data_count_argument(names[i], given[i], &number[i]) < 0)
-			return NULL;
-	sample = tarn_data_order(number[0], number[1], number[2], number[3]);
-	if (sample != TARN_DATA_NONE)
-		return PyLong_FromUnsignedLongLong(sample);
-	PyErr_Format(PyExc_IndexError,
-		"order: there is no position %llu among %llu samples, of which "
-		"there are 2^63 at most",
-		(unsigned long long)number[3], (unsigned long long)number[2]);
-	return NULL;
-}
-
-static PyObject *rank_part(PyObject *module, PyObject *const *args,
-	Py_ssize_t n_args, PyObject *keywords)
-{
-	static const char *const names[] = {
-		"global_batch", "rank", "world", NULL};
-	PyObject *given[3];
-	uint64_t batch, first, n;
-	uint32_t rank, world;
-	int r;
-
-	if (named_arguments(
-		    "rank_part", names, 3, args, n_args, keywords, given) < 0 ||
-		data_count_argument("global_batch", given[0], &batch) < 0 ||
-		limited("rank", given[1], &rank) < 0 ||
-		limited("world", given[2], &world) < 0)
-		return NULL;
-	r = tarn_data_rank_part(batch, rank, world, &first, &n);
-	if (r < 0)
-		return data_raise(r);
-	return Py_BuildValue(
-		"(KK)", (unsigned long long)first, (unsigned long long)n);
-}
-
 /* ---- the type ------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
@@ -460,18 +404,6 @@ static PyMethodDef methods[] = {
 static PyGetSetDef properties[] = {
 	{"info", get_info, NULL, "Dataset.info.", NULL},
 	{"hash", get_hash, NULL, "Two words of 64 bits.", NULL},
-	{0},
-};
-
-static PyMethodDef functions[] = {
-	{"_data_order", EXPORT(order), FAST_KEYWORDS,
-		"_data_order($module, seed, epoch, n, g)\n--\n\n"
-		"The sample at position g of an epoch of n samples, all of "
-		"which are\nshuffled: a function of these numbers alone."},
-	{"_data_rank_part", EXPORT(rank_part), FAST_KEYWORDS,
-		"_data_rank_part($module, global_batch, rank, world)\n--\n\n"
-		"(first, n): a rank takes the n positions from first on of each "
-		"global\nbatch."},
 	{0},
 };
 
@@ -495,7 +427,7 @@ int add_data_types(PyObject *module)
 {
 	if (add_data_source_type(module) < 0 ||
 		add_data_loader_type(module) < 0 ||
-		PyModule_AddFunctions(module, functions) < 0)
+		PyModule_AddFunctions(module, data_order_functions) < 0)
 		return -1;
 	dataset_type = (PyTypeObject *)PyType_FromSpec(&spec);
 	if (!dataset_type)

@@ -45,11 +45,16 @@ static inline struct dataset *dataset_of(PyObject *object)
 int add_data_source_type(PyObject *module);
 int add_data_loader_type(PyObject *module);
 
+extern PyMethodDef data_order_functions[];
+
 /* The dataset of this process. NULL with an exception. */
 tarn_data *data_of(PyObject *self);
 
 /* A number from 0 up; what: the argument, for the exception. 0 or -1. */
 int data_count_argument(const char *what, PyObject *object, uint64_t *ret);
+
+/* The same of 32 bits: 2^32 - 1 for larger ones, which the library refuses. */
+int data_limited_argument(const char *what, PyObject *object, uint32_t *ret);
 
 /* The number of a word in a list that ends with NULL. -1. */
 int data_word_argument(
@@ -58,13 +63,24 @@ int data_word_argument(
 /* -EMEDIUMTYPE is a ValueError here, and -ERANGE an IndexError. */
 PyObject *data_raise(int r);
 
+/* ---- data_source_open.c --------------------------------------------- */
+
+/* What makes a Source: its class methods. */
+PyObject *data_source_new(
+	PyTypeObject *type, PyObject *args, PyObject *keywords);
+PyObject *data_source_open(PyObject *type, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords);
+PyObject *data_source_tokens(PyObject *type, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords);
+PyObject *data_source_rows(PyObject *type, PyObject *tensor);
+
+/* ---- data_get.c ---------------------------------------------------- */
+
 /* What comes with tokens, ored: the numbers of tarn/loader.h. */
 #define DATA_POSITIONS 1u
 #define DATA_SEGMENTS 2u
 #define DATA_CU_SEQLENS 4u
 #define DATA_DOCUMENT 8u
-
-/* ---- data_get.c ---------------------------------------------------- */
 
 /* Methods: read(positions, parts, many), a dict; and place(position), a tuple of
  * epoch, source and sample. */

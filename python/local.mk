@@ -19,7 +19,9 @@ python_tarn__tarn_la_SOURCES = \
 	python/data.h \
 	python/data_get.c \
 	python/data_loader.c \
+	python/data_order.c \
 	python/data_source.c \
+	python/data_source_open.c \
 	python/deadline.c \
 	python/device.c \
 	python/device.h \
