@@ -12,12 +12,13 @@
 PyTypeObject *dataset_type;
 
 static const char *const windows_names[] = {
-	"stream", "padded", "dropped", "packed", "rows", NULL};
+	"stream", "padded", "dropped", "packed", "rows", "records", NULL};
 static const char *const shuffle_names[] = {"all", "blocks", "none", NULL};
 
 /* ---- opening ------------------------------------------------------- */
 
-/* Sources, and tables as there are: NULL, or as many. A number of tarn's. */
+/* Sources, and tables as there are: NULL, or as many. A number of tarn's, with
+ * an exception where a source cannot be made again. */
 static int open_data(PyObject *sources, tarn_tensor *const *tables,
 	const struct tarn_data_options *given, tarn_data **ret)
 {
@@ -28,10 +29,14 @@ static int open_data(PyObject *sources, tarn_tensor *const *tables,
 
 	if (!list)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		list[i] =
-			data_source_of(PyTuple_GetItem(sources, (Py_ssize_t)i))
-				->source;
+	for (size_t i = 0; i < n; i++) {
+		list[i] = data_source_here(
+			PyTuple_GetItem(sources, (Py_ssize_t)i));
+		if (!list[i]) {
+			free(list);
+			return -ESTALE;
+		}
+	}
 	options.tables = tables;
 	Py_BEGIN_ALLOW_THREADS
 	r = tarn_data_open(list, n, &options, ret);
@@ -176,6 +181,7 @@ enum {
 	DTYPE,
 	PAD,
 	THREADS,
+	SIDE_CAR,
 	COUNT
 };
 
@@ -201,6 +207,7 @@ static int take_options(
 			"Dataset: group", given[GROUP], &o->group) < 0 ||
 		data_limited_argument(
 			"Dataset: threads", given[THREADS], &threads) < 0 ||
+		optional_flag(given[SIDE_CAR], &o->side_car) < 0 ||
 		int_argument(given[PAD], &pad) < 0)
 		return -1;
 	if (given[DTYPE] != Py_None) {
@@ -278,14 +285,15 @@ static PyObject *dataset_new(
 {
 	static char *names[] = {"sources", "periods", "tables", "seed",
 		"seq_len", "windows", "shuffle", "block", "group", "dtype",
-		"pad", "threads", NULL};
+		"pad", "threads", "side_car", NULL};
 	allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
 	PyObject *sources, *periods, *tables, *given[COUNT], *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOOOOOOOOOO", names,
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOOOOOOOOOOO", names,
 		    &sources, &periods, &tables, &given[SEED], &given[SEQ_LEN],
 		    &given[WINDOWS], &given[SHUFFLE], &given[BLOCK],
-		    &given[GROUP], &given[DTYPE], &given[PAD], &given[THREADS]))
+		    &given[GROUP], &given[DTYPE], &given[PAD], &given[THREADS],
+		    &given[SIDE_CAR]))
 		return NULL;
 	if (check_sources(sources) < 0)
 		return NULL;
@@ -320,7 +328,8 @@ static PyObject *get_info(PyObject *self, void *closure)
 	return Py_BuildValue("{s:K,s:K,s:I,s:N,s:I}", "samples",
 		(unsigned long long)info.n_samples, "sample_bytes",
 		(unsigned long long)info.sample_bytes, "sample_tokens",
-		info.sample_tokens, "dtype", dtype_object(info.dtype),
+		info.sample_tokens, "dtype",
+		info.dtype ? dtype_object(info.dtype) : Py_BuildValue(""),
 		"sources", info.n_sources);
 }
 
@@ -427,6 +436,7 @@ int add_data_types(PyObject *module)
 {
 	if (add_data_source_type(module) < 0 ||
 		add_data_loader_type(module) < 0 ||
+		add_data_fields_type(module) < 0 ||
 		PyModule_AddFunctions(module, data_order_functions) < 0)
 		return -1;
 	dataset_type = (PyTypeObject *)PyType_FromSpec(&spec);

@@ -11,8 +11,9 @@
 struct data_source {
 	PyObject_HEAD
 	tarn_data_source *source;
+	pid_t process; /* that has made it */
 	/* What makes the same source again, in another process: the name of a
-	 * class method, and its arguments. */
+	 * class method, or a function; and its arguments. */
 	PyObject *how, *arguments;
 };
 
@@ -44,6 +45,7 @@ static inline struct dataset *dataset_of(PyObject *object)
 
 int add_data_source_type(PyObject *module);
 int add_data_loader_type(PyObject *module);
+int add_data_fields_type(PyObject *module);
 
 extern PyMethodDef data_order_functions[];
 
@@ -65,6 +67,11 @@ PyObject *data_raise(int r);
 
 /* ---- data_source_open.c --------------------------------------------- */
 
+/* Takes all but the type over, also when it fails; how and arguments may be
+ * NULL, with an exception. */
+PyObject *data_source_wrap_consume(PyObject *type, tarn_data_source *source,
+	PyObject *how, PyObject *arguments);
+
 /* What makes a Source: its class methods. */
 PyObject *data_source_new(
 	PyTypeObject *type, PyObject *args, PyObject *keywords);
@@ -73,6 +80,26 @@ PyObject *data_source_open(PyObject *type, PyObject *const *args,
 PyObject *data_source_tokens(PyObject *type, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords);
 PyObject *data_source_rows(PyObject *type, PyObject *tensor);
+
+/* ---- data_columns.c ------------------------------------------------- */
+
+PyObject *data_source_ragged(PyObject *type, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords);
+PyObject *data_source_columns(PyObject *type, PyObject *mapping);
+PyObject *data_source_chain(PyObject *type, PyObject *sources);
+
+/* ---- data_record.c -------------------------------------------------- */
+
+/*
+ * The source of this process: in the child of a fork one of records is made
+ * again, since another thread may have been in a call, with the lock, at that
+ * moment. NULL with an exception.
+ */
+tarn_data_source *data_source_here(PyObject *self);
+
+/* Methods of Source. */
+PyObject *data_source_record(PyObject *self, PyObject *number);
+PyObject *data_source_index(PyObject *self, PyObject *number);
 
 /* ---- data_get.c ---------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "python/data.h"
 
 #include <errno.h>
+#include <string.h>
 
 PyTypeObject *data_source_type;
 
@@ -95,9 +96,28 @@ static PyObject *source_reduce(PyObject *self, PyObject *none)
 {
 	const struct data_source *s = data_source_of(self);
 
+	if (!PyUnicode_Check(s->how))
+		return Py_BuildValue("(OO)", s->how, s->arguments);
 	return Py_BuildValue("(NO)",
 		PyObject_GetAttr((PyObject *)Py_TYPE(self), s->how),
 		s->arguments);
+}
+
+/* The same source, which another process makes by a function. */
+static PyObject *source_made_by(
+	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+	if (n_args != 2 || !PyCallable_Check(args[0]) ||
+		!PyTuple_Check(args[1])) {
+		PyErr_SetString(PyExc_TypeError,
+			"_made_by() takes a function and a tuple");
+		return NULL;
+	}
+	Py_INCREF(args[0]);
+	Py_INCREF(args[1]);
+	return data_source_wrap_consume((PyObject *)Py_TYPE(self),
+		tarn_data_source_ref(data_source_of(self)->source), args[0],
+		args[1]);
 }
 
 /* ---- asking -------------------------------------------------------- */
@@ -117,19 +137,21 @@ static PyObject *get_info(PyObject *self, void *closure)
 		info.dtype ? dtype_object(info.dtype) : Py_BuildValue("");
 
 	(void)closure;
-	return Py_BuildValue("{s:s,s:N,s:I,s:n,s:K,s:K,s:K,s:N}", "format",
+	return Py_BuildValue("{s:s,s:N,s:I,s:n,s:K,s:K,s:K,s:K,s:N}", "format",
 		info.format, "dtype", dtype, "token_bytes", info.token_bytes,
 		"files", (Py_ssize_t)info.n_files, "tokens",
 		(unsigned long long)info.n_tokens, "documents",
 		(unsigned long long)info.n_documents, "rows",
-		(unsigned long long)info.n_rows, "has_documents",
+		(unsigned long long)info.n_rows, "records",
+		(unsigned long long)info.n_records, "has_documents",
 		PyBool_FromLong(info.has_documents));
 }
 
 static Py_ssize_t source_length(PyObject *self)
 {
 	struct tarn_data_source_info info = info_of(self);
-	uint64_t n = info.token_bytes ? info.n_documents : info.n_rows;
+	uint64_t n = info.token_bytes ? info.n_documents
+				      : info.n_rows + info.n_records;
 
 	if (n <= PY_SSIZE_T_MAX)
 		return (Py_ssize_t)n;
@@ -143,8 +165,13 @@ static PyObject *source_repr(PyObject *self)
 	struct tarn_data_source_info info = info_of(self);
 
 	if (!info.token_bytes)
-		return PyUnicode_FromFormat("<tarn.data.Source: %llu rows>",
-			(unsigned long long)info.n_rows);
+		return PyUnicode_FromFormat("<tarn.data.Source: %s, %llu %s>",
+			info.format,
+			(unsigned long long)(info.n_rows + info.n_records),
+			strcmp(info.format, "rows") == 0 ||
+					strcmp(info.format, "ragged") == 0
+				? "rows"
+				: "records");
 	return PyUnicode_FromFormat(
 		"<tarn.data.Source: %s, %llu tokens of %u bytes, %llu documents>",
 		info.format, (unsigned long long)info.n_tokens,
@@ -260,7 +287,8 @@ static PyObject *read_tokens(PyObject *self, PyObject *const *args,
 		PyErr_Format(PyExc_ValueError,
 			info.token_bytes ? "read: there is no dtype of %u "
 					   "bytes; a Dataset converts them"
-					 : "read: rows have no tokens",
+					 : "read: rows and records have "
+					   "no tokens",
 			info.token_bytes);
 		return NULL;
 	}
@@ -284,13 +312,23 @@ static PyObject *read_tokens(PyObject *self, PyObject *const *args,
 
 static PyMethodDef methods[] = {
 	{"open", EXPORT(data_source_open), FAST_KEYWORDS | METH_CLASS,
-		"open($type, paths, dtype=None, token_bytes=None)\n--\n\n"
+		"open($type, paths, dtype=None, token_bytes=None, "
+		"side_car=True,\n     indexes=None, threads=0, "
+		"progress=None)\n--\n\n"
 		"One path or several, whose tokens follow each other: "
 		"Megatron's x.bin,\nx.idx or x; datatrove's x.ds; x.npy; "
 		"FILE:TENSOR; or tokens alone, for\nwhich dtype or token_bytes "
 		"(1 to 4) says what they are. It takes\nmilliseconds, whatever "
 		"the size. ValueError: an index is wrong, and the\ntext names "
-		"file and byte."},
+		"file and byte.\n\n"
+		"x.tar: shards of records, as WebDataset has them. Their index "
+		"is made by\nreading all heads of members, with so many threads "
+		"(0: all processors), and\nkept beside the shard, as "
+		"x.tar.tarn-index, for the next process; where the\nfolder "
+		"cannot be written, or side_car is False, it is in memory alone. "
+		"indexes:\nindex(i) of each shard, or None. progress is called "
+		"with the bytes that have\nbeen looked through, and how many "
+		"there are."},
 	{"tokens", EXPORT(data_source_tokens), FAST_KEYWORDS | METH_CLASS,
 		"tokens($type, values, offsets=None)\n--\n\n"
 		"The elements of a tensor or array of integers; with offsets, "
@@ -299,6 +337,30 @@ static PyMethodDef methods[] = {
 		"rows($type, tensor, /)\n--\n\n"
 		"The rows of a tensor or array, of any dtype: each is a "
 		"sample."},
+	{"ragged", EXPORT(data_source_ragged), FAST_KEYWORDS | METH_CLASS,
+		"ragged($type, values, offsets)\n--\n\n"
+		"Rows of different lengths, of any dtype, for a column: row i "
+		"is\nvalues[offsets[i]:offsets[i + 1]]."},
+	{"columns", data_source_columns, METH_O | METH_CLASS,
+		"columns($type, columns, /)\n--\n\n"
+		"Records of a mapping of names to Sources with as many samples "
+		"each, or to\ntensors, whose rows they are. Of tokens documents "
+		"are the samples; fields of\nrecords are fields here, as "
+		"NAME.FIELD."},
+	{"chain", data_source_chain, METH_O | METH_CLASS,
+		"chain($type, sources, /)\n--\n\n"
+		"The records of Sources, those of one after those of the one "
+		"before it."},
+	{"record", data_source_record, METH_O,
+		"record($self, i, /)\n--\n\n"
+		"Record i, a tarn.data.Record, whose fields are read when they "
+		"are asked for.\nOSError: the shard has changed since it was "
+		"opened, or cannot be read."},
+	{"index", data_source_index, METH_O,
+		"index($self, i, /)\n--\n\n"
+		"The index of shard i, a U8 Tensor: one process may publish it "
+		"for others.\nNone: file i is no shard."},
+	{"_made_by", EXPORT(source_made_by), FAST, NULL},
 	{"lengths", EXPORT(lengths), FAST_KEYWORDS,
 		"lengths($self, /, first, n)\n--\n\n"
 		"How many tokens n documents have, a U64 Tensor."},
@@ -320,7 +382,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef properties[] = {
 	{"info", get_info, NULL,
 		"A dict: format, dtype, token_bytes, files, tokens, documents, "
-		"rows,\nhas_documents (an index tells them apart).",
+		"rows,\nrecords, has_documents (an index tells them apart).",
 		NULL},
 	{0},
 };
@@ -328,9 +390,10 @@ static PyGetSetDef properties[] = {
 static PyType_Slot slots[] = {
 	{Py_tp_doc,
 		"Tokens, in files or tensors that are read where they are, and "
-		"the\ndocuments that they are of; or the rows of a tensor. "
-		"len(source) is how\nmany documents or rows there are. Another "
-		"process that gets one opens it\nanew."},
+		"the\ndocuments that they are of; the rows of a tensor; or "
+		"records, of tar shards or\ncolumns. len(source) is how many "
+		"documents, rows or records there are.\nAnother process that "
+		"gets one opens it anew."},
 	{Py_tp_new, data_source_new},
 	{Py_tp_dealloc, source_dealloc},
 	{Py_tp_repr, source_repr},

@@ -17,9 +17,11 @@ python_tarn__tarn_la_SOURCES = \
 	python/create.c \
 	python/data.c \
 	python/data.h \
+	python/data_columns.c \
 	python/data_get.c \
 	python/data_loader.c \
 	python/data_order.c \
+	python/data_record.c \
 	python/data_source.c \
 	python/data_source_open.c \
 	python/deadline.c \
@@ -123,6 +125,7 @@ PYTHON_SOURCES = \
 	python/tarn/_copies.py \
 	python/tarn/_data_collate.py \
 	python/tarn/_data_loader.py \
+	python/tarn/_data_records.py \
 	python/tarn/_data_workers.py \
 	python/tarn/_dataset.py \
 	python/tarn/_libraries.py \

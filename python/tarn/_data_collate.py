@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Samples become a batch."""
+from collections.abc import Mapping
+
 from . import _tarn
 from ._conversions import to_tensor
 
@@ -38,12 +40,13 @@ def _is_numbers(value):
 
 
 def collate(items):
-    """Samples of one kind as a batch: dicts and tuples of them by their parts;
+    """Samples of one kind as a batch: mappings (dicts, Records) and tuples of
+    them by their parts, those that the first one has;
     arrays and Tensors of one shape and dtype, stacked; numbers, and lists of as
     many numbers, as a Tensor; all else as a list."""
     items = list(items)
     first = items[0] if items else None
-    if isinstance(first, dict):
+    if isinstance(first, Mapping):
         return {key: collate([item[key] for item in items]) for key in first}
     if isinstance(first, tuple):
         return tuple(collate(part) for part in zip(*items, strict=True))

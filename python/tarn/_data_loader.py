@@ -84,7 +84,7 @@ class Work:
             for i, sample in enumerate(samples)])
 
     def _items(self, first, n):
-        return [self.dataset.get(g)["item"] for g in range(first, first + n)]
+        return self.dataset._items(range(first, first + n))
 
     def _transform(self, value, seed):
         if self.transform is None:
@@ -129,9 +129,9 @@ class Loader:
 
     A batch is a dict of Tensors: tokens is [n, seq_len + 1], row [n, ...] where
     samples are rows; positions, segments, cu_seqlens and document are there on
-    request, as in Dataset.batch. Of Python's sources it is what collate makes
-    of the items, tarn.data.collate unless another is given. It goes on from
-    epoch to epoch, until position `until`, if that is given.
+    request, as in Dataset.batch. Of records and Python's sources it is what
+    collate makes of them, tarn.data.collate unless another is given. It goes on
+    from epoch to epoch, until position `until`, if that is given.
 
     rank and world: of data parallelism. Ranks that need the same batch, as
     those of tensor parallelism, give the same. Without them they are
@@ -150,15 +150,16 @@ class Loader:
     batches one iteration has, for loops in epochs; the next iteration goes on.
 
     transform: a function of a batch, or with per="sample" of each sample (a
-    dict; of Python's sources the item), whose results are collated. If it must
-    be given two arguments, the second one is a seed, sample_seed(dataset.seed,
-    g) of the sample's position, or of a batch the list of those of its samples:
-    what it draws from that is the same for any number of workers and ranks.
-    workers: processes that transform, and that ask Python's sources for their
-    items; 0: this one does. What they need is pickled unless they are forks:
-    multiprocessing_context. A worker that is killed is replaced, and its batch
-    computed again. slot_bytes: about how large their batches are, at least;
-    larger ones take memory of their own.
+    dict; a Record, of whose fields those are read that it asks for; of Python's
+    sources the item), whose results are collated. If it must be given two
+    arguments, the second one is a seed, sample_seed(dataset.seed, g) of the
+    sample's position, or of a batch the list of those of its samples: what it
+    draws from that is the same for any number of workers and ranks. workers:
+    processes that transform, that read records, and that ask Python's sources
+    for their items; 0: this one does. What they need is pickled unless they are
+    forks: multiprocessing_context. A worker that is killed is replaced, and its
+    batch computed again. slot_bytes: about how large their batches are, at
+    least; larger ones take memory of their own.
 
     It is an iterator, has state_dict() and load_state_dict() as PyTorch's
     StatefulDataLoader, Lightning and accelerate expect, and is closed by close()
@@ -210,12 +211,12 @@ class Loader:
         if transform is not None and per == "sample" and cu_seqlens:
             raise ValueError("Loader: cu_seqlens is a whole batch's; a "
                              "transform per sample cannot get it")
-        if self.dataset.is_python and self._shared is not None:
-            raise ValueError("Loader: shared is for tokens and rows; items of "
-                             "Python's objects come from workers")
-        if self.dataset.is_python and self._parts:
-            raise ValueError("Loader: items of Python have no positions, "
-                             "segments, cu_seqlens and document")
+        if self.dataset._item and self._shared is not None:
+            raise ValueError("Loader: shared is for tokens and rows; records, "
+                             "and items of Python's objects, come from workers")
+        if self.dataset._item and self._parts:
+            raise ValueError("Loader: records and items of Python have no "
+                             "positions, segments, cu_seqlens and document")
 
     # ---- where it stands ----
 
@@ -252,7 +253,7 @@ class Loader:
             pool = Pool(self._work, self._workers, self._ahead, self._store,
                         self._context, self._read_bytes(), self._slot_bytes)
         try:
-            if not self.dataset.is_python:
+            if self.dataset._item is None:
                 inner = self._native()
         except BaseException:
             if pool is not None:
@@ -264,7 +265,7 @@ class Loader:
 
     def _read_bytes(self):
         """About how large what the library reads for a step is."""
-        if self.dataset.is_python:
+        if self.dataset._item:
             return 0
         info, n = self.dataset.info, -(-self.global_batch // self.world)
         # Positions, segments and boundaries have 4 bytes for a token each.
@@ -308,7 +309,7 @@ class Loader:
         reads for the stream, or itself), slots, shared and alone (batches from
         the stream, and read by this process for itself), dropped,
         batches_read, requests, file_bytes, memory_bytes. Empty before the first
-        batch, and of Python's sources."""
+        batch, and of records and Python's sources."""
         return {} if self._batches is None else self._batches.info()
 
     def close(self):
@@ -352,7 +353,7 @@ class _Batches:
 
     def _raw(self, g):
         """What the library has read for the step at g, which stays until the
-        next one is asked for. None: items of Python."""
+        next one is asked for. None: records, and items of Python."""
         if self._inner is None:
             return None
         if self._read is None or self._read[0] != g:

@@ -8,7 +8,9 @@ from . import _store, _tarn
 
 _POSITIONS, _SEGMENTS, _CU_SEQLENS, _DOCUMENT = 1, 2, 4, 8
 _OPTIONS = ("seed", "seq_len", "windows", "shuffle", "block", "group", "dtype",
-            "pad", "threads")
+            "pad", "threads", "side_car")
+
+_RECORDS = ("tar", "columns", "chain")  # formats of sources
 
 
 def sample_seed(seed, g):
@@ -61,14 +63,14 @@ def _is_path(source):
     return isinstance(source, (str, bytes, os.PathLike))
 
 
-def _source(source, dtype):
+def _source(source, dtype, side_car):
     """A Source or PythonSource of what the caller has. dtype: of files of
     tokens alone."""
     if isinstance(source, (_tarn._Source, PythonSource)):
         return source
     if _is_path(source) or isinstance(source, (list, tuple)) and source and \
             all(_is_path(path) for path in source):
-        return _tarn._Source.open(source, dtype)
+        return _tarn._Source.open(source, dtype, side_car=side_car)
     if isinstance(source, (list, tuple)):
         raise TypeError("Dataset: a list is one of sources; for its items give "
                         "PythonSource(list)")
@@ -78,15 +80,15 @@ def _source(source, dtype):
                     "object with __len__ and __getitem__ is")
 
 
-def _sources(sources, dtype):
+def _sources(sources, dtype, side_car):
     if not isinstance(sources, (list, tuple)):
         sources = [sources]
     if not sources:
         raise ValueError("Dataset: there is no source")
-    found = tuple(_source(source, dtype) for source in sources)
+    found = tuple(_source(source, dtype, side_car) for source in sources)
     if len({isinstance(source, PythonSource) for source in found}) > 1:
         raise ValueError("Dataset: Python objects are mixed with each other, "
-                         "and not with tokens and rows")
+                         "and not with tokens, rows and records")
     return found
 
 
@@ -132,9 +134,9 @@ class Dataset:
 
     seq_len, windows: a sample has seq_len + 1 tokens: "stream", windows across
     documents, as Megatron's GPT datasets have them; "padded" or "dropped",
-    windows within documents; "packed", several documents by best fit. "rows":
-    samples are rows of tensors, and there is no seq_len; it is the default for
-    these.
+    windows within documents; "packed", several documents by best fit. "rows" and
+    "records": samples are rows of tensors, or records, of tar shards, columns and
+    Arrow files, and there is no seq_len; it is the default for these.
 
     shuffle: "all", "blocks" (of block samples, for disks that want locality) or
     "none"; True and False are the first and the last.
@@ -149,7 +151,10 @@ class Dataset:
     the lengths of all documents is not computed again. Or a name, by which the
     first process that has computed them publishes them in the store (a
     tarn.Store, else default_store()) for the others. threads: that compute
-    them.
+    them. side_car: keep them, and indexes of tar shards that are given by their
+    paths, in files beside the data, and use those that are there, unless the data
+    has changed since; a folder that cannot be written is no error. It is on, as
+    of the command line, so that a job's many processes do that work once.
 
     It may be used by many threads, and after a fork; another process that gets
     it by pickle opens its files anew. It has what PyTorch's DataLoader wants of
@@ -158,13 +163,19 @@ class Dataset:
 
     def __init__(self, sources, seq_len=None, *, windows=None, shuffle="all",
                  seed=0, block=4096, weights=None, group=0, dtype=None, pad=0,
-                 tables=None, threads=0, source_dtype=None, store=None):
-        self.sources = _sources(sources, source_dtype)
+                 tables=None, threads=0, source_dtype=None, store=None,
+                 side_car=True):
+        self.sources = _sources(sources, source_dtype, side_car)
         self.is_python = isinstance(self.sources[0], PythonSource)
-        rows = self.is_python or self.sources[0].info["token_bytes"] == 0
+        info = {} if self.is_python else self.sources[0].info
+        rows = self.is_python or info["token_bytes"] == 0
         if windows is None:
-            windows = "rows" if rows else "stream"
-        if seq_len is None and windows != "rows":
+            windows = "records" if info.get("format") in _RECORDS else \
+                "rows" if rows else "stream"
+        # What samples that Python asks for one by one are called.
+        self._item = "item" if self.is_python else \
+            "record" if windows == "records" else None
+        if seq_len is None and windows not in ("rows", "records"):
             raise TypeError("Dataset: seq_len is needed: how many tokens of a "
                             "sample are read")
         if dtype is None and not rows and any(
@@ -173,7 +184,7 @@ class Dataset:
         self._options = {
             "seq_len": seq_len, "windows": windows, "shuffle": _shuffle(shuffle),
             "seed": seed, "block": block, "group": group, "dtype": dtype,
-            "pad": pad, "threads": threads,
+            "pad": pad, "threads": threads, "side_car": side_car,
             "weights": _periods(weights, len(self.sources))}
         if isinstance(tables, str):
             self._data = self._shared(tables, store)
@@ -211,7 +222,7 @@ class Dataset:
     @property
     def info(self):
         """A dict: samples (of an epoch; of a mixture, of all sources),
-        sample_bytes, sample_tokens, dtype, sources."""
+        sample_bytes, sample_tokens, dtype (None of records), sources."""
         return self._data.info
 
     @property
@@ -223,8 +234,9 @@ class Dataset:
             document=False):
         """The sample at position g, from 0 up without an end: a dict.
 
-        tokens: [seq_len + 1]; of rows, row. item: of Python's sources. epoch,
-        source, sample: numbers, the sample's in its source. On request
+        tokens: [seq_len + 1]; of rows, row; of records, record, a
+        tarn.data.Record; of Python's sources, item. epoch, source, sample:
+        numbers, the sample's in its source. On request
         positions and segments: [seq_len + 1], places in the document's piece,
         and numbers of pieces from 1 on; both are 0 for padding. cu_seqlens:
         where pieces begin among the seq_len tokens that are read, as
@@ -234,28 +246,34 @@ class Dataset:
         OSError: a file has changed, has shrunk, or cannot be read; the text has
         its name and the byte."""
         parts = parts_of(positions, segments, cu_seqlens, document)
-        if not self.is_python:
+        if self._item is None:
             return self._data.read((g,), parts, False)
         self._refuse(parts)
         epoch, source, sample = self._data.place(g)
-        return {"item": self.sources[source].items[sample], "epoch": epoch,
-                "source": source, "sample": sample}
+        of = self.sources[source]
+        return {self._item: of.items[sample] if self.is_python
+                else of.record(sample),
+                "epoch": epoch, "source": source, "sample": sample}
 
     def batch(self, positions_of, *, positions=False, segments=False,
               cu_seqlens=False, document=False):
         """The samples at several positions, stacked: tokens (or row), positions
         and segments are [n, ...], document is [n], cu_seqlens is of all n *
-        seq_len tokens. Of Python's sources item is a list."""
+        seq_len tokens. Of Python's sources item is a list, and of records
+        record."""
         parts = parts_of(positions, segments, cu_seqlens, document)
-        if not self.is_python:
+        if self._item is None:
             return self._data.read(tuple(positions_of), parts, True)
         self._refuse(parts)
-        return {"item": [self.get(g)["item"] for g in positions_of]}
+        return {self._item: self._items(positions_of)}
+
+    def _items(self, positions_of):
+        return [self.get(g)[self._item] for g in positions_of]
 
     def _refuse(self, parts):
         if parts:
-            raise ValueError("Dataset: items of Python have no positions, "
-                             "segments, cu_seqlens and document")
+            raise ValueError("Dataset: records and items of Python have no "
+                             "positions, segments, cu_seqlens and document")
 
     def state(self, g):
         """The state of a job that has been given the first g samples, a str: the

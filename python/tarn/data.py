@@ -17,6 +17,15 @@ configuration's hash, and a job that was saved with 8 ranks goes on with 6, none
 of its samples twice and none missing, also where sources are mixed and
 documents are packed.
 
+Records, of tar shards (WebDataset's), columns and Arrow files, are samples, too:
+
+    images = data.Dataset([["a-0.tar", "a-1.tar"], "b.tar"], weights=[3, 1])
+    loader = data.Loader(images, 256, transform=decode, per="sample", workers=8)
+
+    def decode(record):                     # in a worker process
+        return {"image": load_jpeg(memoryview(record["jpg"])),
+                "label": int(bytes(record["cls"]))}
+
 A Dataset is sources, cut into samples; a Loader gives their batches, read ahead,
 and once for all ranks of a node; with transform and workers they are made in
 worker processes. man tarn-data has the idea; tarn data cat prints what a rank
@@ -25,6 +34,7 @@ gets. tarn.torch.data has a dataset for PyTorch's own loaders.
 from . import _tarn
 from ._data_collate import collate
 from ._data_loader import Loader
+from ._data_records import Record, arrow
 from ._dataset import Dataset, PythonSource, sample_seed
 
 Source = _tarn._Source
@@ -43,5 +53,5 @@ def rank_part(global_batch, rank, world):
     return _tarn._data_rank_part(global_batch, rank, world)
 
 
-__all__ = ["Dataset", "Loader", "PythonSource", "Source", "collate", "order",
-           "rank_part", "sample_seed"]
+__all__ = ["Dataset", "Loader", "PythonSource", "Record", "Source", "arrow",
+           "collate", "order", "rank_part", "sample_seed"]

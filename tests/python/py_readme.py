@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """The README's lines of Python, and those of help(tarn), do what is said of
 them."""
+import glob
 import os
 import re
 import struct
@@ -122,6 +123,8 @@ kit.equal((feeding.communicate(timeout=600), feeding.returncode),
 for name in "wiki_text_document", "code_text_document":
     os.unlink(name + ".bin")
     os.unlink(name + ".idx")
+for name in glob.glob("*.tarn-table.npy"):
+    os.unlink(name)
 
 try:
     import tarn.ops

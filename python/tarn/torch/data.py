@@ -46,15 +46,15 @@ class Batches(IterableDataset):
         self._plan = Plan(global_batch, rank, world, until)
         self._parts = dict(positions=positions, segments=segments,
                            cu_seqlens=cu_seqlens, document=document)
-        if dataset.is_python and parts_of(**self._parts):
-            raise ValueError("Batches: items of Python have no positions, "
-                             "segments, cu_seqlens and document")
+        if dataset._item and parts_of(**self._parts):
+            raise ValueError("Batches: records and items of Python have no "
+                             "positions, segments, cu_seqlens and document")
         self._work = Work(dataset, transform, per, collate)
         self._next = from_  # the position of this copy's next batch
         self._resumed = None  # the worker and the position of a state
 
     def _read(self, first, n):
-        batch = None if self.dataset.is_python else self.dataset.batch(
+        batch = None if self.dataset._item else self.dataset.batch(
             range(first, first + n), **self._parts)
         return _to_torch(self._work(first, n, batch))
 
