@@ -77,6 +77,8 @@ static int take_options(
 	ret->parts = (unsigned)n[PARTS];
 	ret->from = n[FROM];
 	ret->until = n[UNTIL];
+	/* list(loader) shall end. */
+	ret->keeps = true;
 	return 0;
 }
 

@@ -17,6 +17,19 @@ bool channel_is_unlinked(const tarn_channel *channel)
 	return state == STORAGE_UNNAMED || state == STORAGE_FREEING;
 }
 
+static uint64_t held(tarn_channel *channel)
+{
+	struct side *side = &channel->consumer;
+	uint64_t n;
+
+	adaptive_lock_take(&side->lock);
+	n = side->member && member_is_ours(channel, side->member)
+		    ? side->member->out
+		    : 0;
+	adaptive_lock_give(&side->lock);
+	return n;
+}
+
 int tarn_channel_info(tarn_channel *channel, struct tarn_channel_info *ret)
 {
 	const struct channel_geometry *g = &channel->map.geometry;
@@ -40,6 +53,7 @@ int tarn_channel_info(tarn_channel *channel, struct tarn_channel_info *ret)
 		.published = stat.published,
 		.received = stat.received,
 		.bytes_published = stat.bytes,
+		.held = held(channel),
 	};
 	return 0;
 }

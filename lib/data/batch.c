@@ -258,6 +258,25 @@ int batch_of_storage(const struct batch_form *form, uint64_t position,
 	return r;
 }
 
+int batch_detach(tarn_batch *batch)
+{
+	int r = 0;
+
+	/* Boundaries are its own. */
+	for (int i = 0; r >= 0 && i < BATCH_CU_SEQLENS; i++) {
+		tarn_tensor *copy = NULL;
+
+		if (!batch->tensors[i])
+			continue;
+		r = tarn_tensor_clone(batch->tensors[i], &copy);
+		if (r < 0)
+			break;
+		tarn_tensor_unref(batch->tensors[i]);
+		batch->tensors[i] = copy;
+	}
+	return r;
+}
+
 int batch_read(tarn_data *data, const struct batch_form *form,
 	uint64_t position, uint64_t n, tarn_batch **ret)
 {

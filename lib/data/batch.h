@@ -53,6 +53,9 @@ int batch_cu_seqlens(const struct batch_form *form,
 	const struct boundaries *boundaries, uint64_t first, uint64_t n,
 	tarn_tensor **ret);
 
+/* Copies what is in a reader's memory, which it keeps no more then. */
+int batch_detach(tarn_batch *batch);
+
 /* Samples position .. position + n - 1, read now, by this thread. */
 int batch_read(tarn_data *data, const struct batch_form *form,
 	uint64_t position, uint64_t n, tarn_batch **ret);

@@ -280,6 +280,13 @@ int feed_receive(struct feed *s, int timeout_ms, struct feed_item *ret)
 	}
 }
 
+uint64_t feed_held(const struct feed *s)
+{
+	struct tarn_channel_info info;
+
+	return tarn_channel_info(s->channel, &info) < 0 ? 0 : info.held;
+}
+
 /* ---- batches --------------------------------------------------------------------- */
 
 /* A tensor of the item, which must be as the form has it. */

@@ -84,6 +84,8 @@ int feed_receive(struct feed *feed, int timeout_ms, struct feed_item *ret);
  * -EBADMSG: it is none. */
 int feed_batch(struct feed *feed, const struct feed_item *item, uint64_t first,
 	uint64_t n, tarn_batch **ret);
+/* How many items this process has received and not dropped. */
+uint64_t feed_held(const struct feed *feed);
 /* Is a position so far from the one that is wanted that waiting makes no
  * sense? */
 bool feed_is_far(const struct feed *feed, uint64_t position);

@@ -50,6 +50,7 @@ struct tarn_loader {
 	uint64_t first, n; /* of each full batch, the rank's */
 	uint64_t node_first;
 	uint32_t slots;
+	bool keeps; /* as the options have it */
 	atomic_bool busy;
 	atomic_uint_least64_t position;
 	atomic_uint_least64_t n_shared, n_alone, n_dropped;
@@ -165,6 +166,7 @@ static int set_up(struct tarn_loader *l, const struct tarn_loader_options *o)
 	l->world = o->world ? o->world : 1;
 	/* One more that the caller has, and one more that is being filled. */
 	l->slots = (o->ahead ? o->ahead : 4) + 2;
+	l->keeps = o->keeps;
 	atomic_init(&l->busy, false);
 	atomic_init(&l->position, o->from);
 	atomic_init(&l->counts.engine, "");
@@ -310,6 +312,21 @@ static int read_now(struct tarn_loader *l, uint64_t position, tarn_batch **ret)
 	return r;
 }
 
+/* A batch that is one too many in slots, of which half are for reading ahead,
+ * becomes a copy. */
+static int detach(
+	const struct tarn_loader *l, uint64_t held, tarn_batch **batch)
+{
+	int r;
+
+	if (!l->keeps || held <= MAX(l->slots / 2, 2u))
+		return 0;
+	r = batch_detach(*batch);
+	if (r < 0)
+		*batch = tarn_batch_unref(*batch);
+	return r;
+}
+
 enum outcome { AGAIN = 1, OUTSIDE = 2 };
 
 /* The item is at the position, and ends here. */
@@ -323,6 +340,8 @@ static int take_item(struct tarn_loader *l, uint64_t position, tarn_batch **ret)
 	drop_item(l);
 	if (r == -EBADMSG)
 		return read_now(l, position, ret);
+	if (r >= 0)
+		r = detach(l, feed_held(l->feed), ret);
 	if (r >= 0)
 		bump(&l->n_shared, 1);
 	return r;
@@ -389,6 +408,8 @@ static int from_alone(struct tarn_loader *l, uint64_t position, int timeout_ms,
 		return failed ? read_now(l, position, ret) : AGAIN;
 	}
 	r = pool_take(buffer, position + l->first, ret);
+	if (r >= 0)
+		r = detach(l, pool_held(alone_pool(alone)), ret);
 	if (r >= 0)
 		bump(&l->n_alone, 1);
 	return r;

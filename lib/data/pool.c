@@ -29,6 +29,7 @@ struct pool {
 	pthread_cond_t freed;
 	bool ended;
 	struct pool_buffer *unused, *first, **last;
+	unsigned held; /* by batches */
 	unsigned n_buffers;
 	struct pool_buffer buffers[];
 };
@@ -105,15 +106,21 @@ int pool_new(const struct batch_form *form, uint64_t n, unsigned buffers,
 	return r;
 }
 
-void pool_drop(struct pool_buffer *buffer)
+static void put_back(struct pool_buffer *buffer, bool held)
 {
 	struct pool *pool = buffer->pool;
 
 	pthread_mutex_lock(&pool->lock);
+	pool->held -= held;
 	buffer->next = pool->unused;
 	pool->unused = buffer;
 	pthread_cond_signal(&pool->freed);
 	pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_drop(struct pool_buffer *buffer)
+{
+	put_back(buffer, false);
 }
 
 /* ---- the reader's side --------------------------------------------------------- */
@@ -247,13 +254,23 @@ bool pool_failed(const struct pool_buffer *buffer)
 	return buffer->failed;
 }
 
+unsigned pool_held(struct pool *pool)
+{
+	unsigned held;
+
+	pthread_mutex_lock(&pool->lock);
+	held = pool->held;
+	pthread_mutex_unlock(&pool->lock);
+	return held;
+}
+
 /* The last tensor over the buffer was dropped. */
 static void release(void *arg)
 {
 	struct pool_buffer *b = arg;
 	struct pool *pool = b->pool;
 
-	pool_drop(b);
+	put_back(b, true);
 	pool_unref(pool);
 }
 
@@ -268,6 +285,9 @@ int pool_take(struct pool_buffer *b, uint64_t position, tarn_batch **ret)
 		pool_drop(b);
 		return r;
 	}
+	pthread_mutex_lock(&pool->lock);
+	pool->held++;
+	pthread_mutex_unlock(&pool->lock);
 	/* Relaxed: the caller has a reference. */
 	atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
 	return batch_of_storage(

@@ -30,6 +30,8 @@ int pool_next(struct pool *pool, int timeout_ms, struct pool_buffer **ret);
 uint64_t pool_position(const struct pool_buffer *buffer);
 bool pool_failed(const struct pool_buffer *buffer);
 void pool_drop(struct pool_buffer *buffer);
+/* How many buffers are batches'. */
+unsigned pool_held(struct pool *pool);
 /* As a batch whose first sample is at position; the buffer is gone, also where
  * this fails. */
 int pool_take(struct pool_buffer *buffer, uint64_t position, tarn_batch **ret);

@@ -130,8 +130,9 @@ class Loader:
     A batch is a dict of Tensors: tokens is [n, seq_len + 1], row [n, ...] where
     samples are rows; positions, segments, cu_seqlens and document are there on
     request, as in Dataset.batch. Of records and Python's sources it is what
-    collate makes of them, tarn.data.collate unless another is given. It goes on
-    from epoch to epoch, until position `until`, if that is given.
+    collate makes of them, tarn.data.collate unless another is given. Those that
+    are kept have slots, and if there are many, copies. It goes on from epoch to
+    epoch, until position `until`, if that is given.
 
     rank and world: of data parallelism. Ranks that need the same batch, as
     those of tensor parallelism, give the same. Without them they are

@@ -215,6 +215,33 @@ static void test_kept(tarn_data *data)
 	tarn_batch_unref(more);
 }
 
+/* A caller that says so may keep any number, and has copies of most. */
+static void test_keeps(tarn_data *data)
+{
+	enum { N = 40 };
+	const struct tarn_loader_options options = {.global_batch = 5,
+		.ahead = 1,
+		.parts = BATCHES_PARTS,
+		.keeps = true};
+	tarn_loader *loader = open_loader(data, &options);
+	struct tarn_loader_info info;
+	tarn_batch *kept[N];
+	bool right = true;
+
+	for (int i = 0; i < N; i++)
+		must(tarn_loader_next(loader, -1, &kept[i]));
+	tarn_loader_info(loader, &info);
+	ok(info.batches_read <= N + 3, "%llu batches are read for %d",
+		(unsigned long long)info.batches_read, N);
+	tarn_loader_unref(loader);
+	for (uint64_t i = 0; i < N; i++) {
+		right = right &&
+			batches_right(data, kept[i], 5 * i, 5, BATCHES_PARTS);
+		tarn_batch_unref(kept[i]);
+	}
+	ok(right, "a caller keeps more batches than there are slots");
+}
+
 /* ---- ends ------------------------------------------------------------------------ */
 
 static bool ends(tarn_data *data, uint64_t from, uint64_t until, uint64_t batch,
@@ -412,6 +439,7 @@ int main(void)
 	test_rows();
 	data = datasets_open(&o);
 	test_kept(data);
+	test_keeps(data);
 	test_ends(data);
 	test_wrong(data);
 	test_records();
@@ -419,5 +447,5 @@ int main(void)
 	test_signal(data);
 	tarn_data_free(data);
 	datasets_end(corpora);
-	return done(CONFIGURATIONS + 1 + 6 + 7 + 7 + 26 + 2 + 2 + 2);
+	return done(CONFIGURATIONS + 1 + 6 + 7 + 2 + 7 + 26 + 2 + 2 + 2);
 }

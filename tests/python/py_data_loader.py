@@ -453,6 +453,16 @@ def main():
         kit.ok(found == tokens, "ranks that wait for each other are killed, one "
                f"or all, and go on in any world (seed {seed})", found, tokens)
         kit.equal(set(ranks.end()), {0}, "and end")
+    for shared in (None, "kept"):
+        with data.Loader(make(), BATCH, rank=0, world=1, until=UNTIL,
+                         shared=shared) as loader:
+            kept = list(loader)
+            kit.ok(len(kept) > loader.info["slots"] and
+                   loader.info["alone" if shared else "shared"] <= 1,
+                   "more batches can be kept than there are slots"
+                   f"{shared and ', of a stream' or ''}", loader.info)
+        kit.equal([b["tokens"].tolist() for b in kept], tokens,
+                  "and are what they were")
     loaders = [data.Loader(make(seed=s), BATCH, rank=0, world=1, shared="one")
                for s in (3, 4)]
     next(loaders[0])

@@ -275,7 +275,9 @@ struct tarn_channel_info {
 	uint32_t unlinked;
 	/* Since the channel was made, by live and dead participants. */
 	uint64_t published, received, bytes_published;
-	uint64_t reserved[8]; /* 0 */
+	/* Items that this process has received and not dropped. */
+	uint64_t held;
+	uint64_t reserved[7]; /* 0 */
 };
 
 /* Reads the state while others go on: each number was true at some time. */

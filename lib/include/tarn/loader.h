@@ -95,6 +95,10 @@ struct tarn_loader_options {
 	 * in the midst of a global batch, that one is smaller, and all ranks
 	 * have their part of it, which may be no samples. */
 	uint64_t until;
+	/* The caller may keep batches: those that it has in more than half of the
+	 * slots are copied, in memory of their own. Without it a caller that
+	 * keeps as many as there are slots waits until it drops one. */
+	bool keeps;
 	uint64_t reserved[8]; /* 0 */
 };
 
