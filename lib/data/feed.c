@@ -240,16 +240,23 @@ static bool went_by(const struct feed *s)
 	       !feed_is_far(s, s->passed_position);
 }
 
+/* A process that errs may send what is none, without an end: so what is wanted is
+ * not waited for then. */
+static int take_received(struct feed *s, tarn_item *item, struct feed_item *ret)
+{
+	if (accept(s, item, ret))
+		return 0;
+	tarn_item_unref(item);
+	return FEED_WENT_BY;
+}
+
 static int try_receive(struct feed *s, struct feed_item *ret)
 {
 	tarn_item *item;
 
-	if (tarn_channel_receive(s->channel, 0, &item) < 0)
-		return FEED_WENT_BY;
-	if (accept(s, item, ret))
-		return 0;
-	tarn_item_unref(item); /* of a process that errs */
-	return FEED_WENT_BY;
+	return tarn_channel_receive(s->channel, 0, &item) < 0
+		       ? FEED_WENT_BY
+		       : take_received(s, item, ret);
 }
 
 int feed_receive(struct feed *s, int timeout_ms, struct feed_item *ret)
@@ -266,16 +273,14 @@ int feed_receive(struct feed *s, int timeout_ms, struct feed_item *ret)
 		if (timeout_ms >= 0)
 			left = MAX(MIN(until - clock_ms(), SLICE_MS), 0);
 		r = tarn_channel_receive(s->channel, (int)left, &item);
-		if (r >= 0 && accept(s, item, ret))
-			return 0;
 		if (r >= 0)
-			tarn_item_unref(item); /* of a process that errs */
-		else if (r == -ETIMEDOUT && feed_flag(&s->broken))
+			return take_received(s, item, ret);
+		if (r == -ETIMEDOUT && feed_flag(&s->broken))
 			return FEED_OVER;
-		else if (r == -EINTR || (r == -ETIMEDOUT && timeout_ms >= 0 &&
-						clock_ms() >= until))
+		if (r == -EINTR || (r == -ETIMEDOUT && timeout_ms >= 0 &&
+					   clock_ms() >= until))
 			return r;
-		else if (r != -ETIMEDOUT)
+		if (r != -ETIMEDOUT)
 			return FEED_OVER; /* or for now: it joins again */
 	}
 }

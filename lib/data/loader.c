@@ -29,8 +29,14 @@
 /* So long a rank waits for its feed before it reads what it wants itself. What comes
  * after the next item is known, but where a process that knows of no item becomes the
  * reader, or one errs, ranks that wait for each other could wait for what does not
- * come. Picked: longer than a drive takes. */
+ * come. Picked: longer than a drive takes. Each further time is half as long, until
+ * something comes: behind a process that has stopped a job goes on, slowly. */
 #define STALLED_MS 2000
+#define STALLED_LEAST_MS 20
+
+/* So many rings of items that have been before are dropped in a row at most, which is
+ * more than readers repeat. Picked. */
+#define REPEATED 8
 
 #define NAME_MAX_BYTES 900
 
@@ -61,6 +67,7 @@ struct tarn_loader {
 	struct pool_buffer *buffer; /* of alone, of a later position */
 	uint64_t outside;           /* batches since it is not in the feed */
 	int64_t waits_since;        /* for its feed, in ms; 0: it does not */
+	int64_t patience;           /* in ms, STALLED_MS at most */
 };
 
 static void bump(atomic_uint_least64_t *counter, uint64_t n)
@@ -167,6 +174,7 @@ static int set_up(struct tarn_loader *l, const struct tarn_loader_options *o)
 	/* One more that the caller has, and one more that is being filled. */
 	l->slots = (o->ahead ? o->ahead : 4) + 2;
 	l->keeps = o->keeps;
+	l->patience = STALLED_MS;
 	atomic_init(&l->busy, false);
 	atomic_init(&l->position, o->from);
 	atomic_init(&l->counts.engine, "");
@@ -355,12 +363,15 @@ static int receive(struct tarn_loader *l, int timeout_ms)
 
 	if (!l->waits_since)
 		l->waits_since = now;
-	left = MAX(l->waits_since + STALLED_MS - now, 0);
+	left = MAX(l->waits_since + l->patience - now, 0);
 	if (timeout_ms >= 0)
 		left = MIN(left, timeout_ms);
 	r = feed_receive(l->feed, (int)left, &l->item);
-	if (r == -ETIMEDOUT && clock_ms() - l->waits_since >= STALLED_MS)
+	if (r == -ETIMEDOUT && clock_ms() - l->waits_since >= l->patience) {
+		l->patience = MAX(l->patience / 2, STALLED_LEAST_MS);
 		r = FEED_WENT_BY;
+	} else if (r == 0)
+		l->patience = STALLED_MS;
 	if (r != -ETIMEDOUT && r != -EINTR)
 		l->waits_since = 0;
 	return r;
@@ -476,16 +487,17 @@ static int next(struct tarn_loader *l, int timeout_ms, tarn_batch **ret)
 {
 	uint64_t position = position_of(l);
 	bool rest;
+	uint32_t left = REPEATED * l->slots;
 	int r = AGAIN;
 
 	if (position >= l->end)
 		return at_end(l);
 	rest = l->batch > l->end - position;
 	/* Each time something was dropped that is of no use; more comes
-	 * soon. */
-	while (r == AGAIN)
-		r = rest ? read_now(l, position, ret)
-			 : get(l, position, timeout_ms, ret);
+	 * soon, or from a process that errs, without an end. */
+	for (; r == AGAIN; left--)
+		r = rest || !left ? read_now(l, position, ret)
+				  : get(l, position, timeout_ms, ret);
 	if (r >= 0)
 		atomic_store_explicit(&l->position,
 			rest ? l->end : position + l->batch,
