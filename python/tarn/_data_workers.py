@@ -44,6 +44,9 @@ class _Failed:
 
     def __init__(self, error):
         text = "".join(traceback.format_exception(error))
+        if not isinstance(error, Exception):  # not to end the process there
+            error = RuntimeError("a transform was to end its worker: "
+                                 f"{error!r}")
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # its class decides what pickling raises
@@ -77,7 +80,7 @@ def _end_with_parent():
 def _make(work, task):
     try:
         return True, work(*task[1:])
-    except Exception as error:
+    except BaseException as error:  # also of sys.exit(): the task has an end
         return False, _Failed(error)
 
 
@@ -100,13 +103,14 @@ def _serve(work, tasks, results):
             continue
         except OSError:  # the end, or the loader's process is gone
             return
-        with item:
-            task = item.get()
-            try:
-                _send(results, task[0], *_make(work, task))
-            except ConnectionError:
-                return
-            del task
+        # Not dropped where this raises: another worker gets it then.
+        task = item.get()
+        try:
+            _send(results, task[0], *_make(work, task))
+        except ConnectionError:
+            return
+        del task
+        item.release()
     results.leave("producer")
 
 
@@ -115,9 +119,14 @@ def _run(work, tasks, results):
     workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
-    tasks.join("consumer")
-    results.join("producer")
-    _serve(work, tasks, results)
+    try:
+        tasks.join("consumer")
+        results.join("producer")
+        _serve(work, tasks, results)
+    except BaseException:
+        traceback.print_exc()
+        # At once: what the frames of the error have is not dropped.
+        os._exit(1)
 
 
 class Pool:
@@ -182,10 +191,13 @@ class Pool:
 
     def _receive(self):
         try:
-            g, done, batch = self._results.get(timeout=0)
+            result = self._results.get(timeout=0)
         except TimeoutError:
+            result = None
+        if result is None:
             self._wait()
             return
+        g, done, batch = result
         self._deaths = 0
         if g in self._asked:
             self._asked.remove(g)

@@ -90,6 +90,10 @@ def dies(batch):
     os._exit(7)
 
 
+def leaves(batch):
+    sys.exit(7)
+
+
 class Once:
     """Kills the first worker that gets there, half way."""
 
@@ -383,7 +387,8 @@ def main():
               "is missing, another, or there twice")
     for function, error, part in (
             (fails, LookupError, "12 samples too many"),
-            (cannot_go, Exception, "")):
+            (cannot_go, Exception, ""),
+            (leaves, RuntimeError, "SystemExit(7)")):
         loader = data.Loader(make(), BATCH, rank=0, world=1,
                              transform=function, workers=2)
         kit.raises(error, part, f"{function.__name__}: a worker's error comes",
