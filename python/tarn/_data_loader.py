@@ -2,6 +2,7 @@
 """Loaders: the batches of a rank, from the library's stream, from Python's own
 objects, or through worker processes."""
 import inspect
+import operator
 import os
 import sys
 import weakref
@@ -114,10 +115,14 @@ class Plan:
 
 
 def _count(name, value, least):
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    try:  # numpy's numbers, too
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
         raise ValueError(f"Loader: {name} is {value!r}; a whole number from "
                          f"{least} up is wanted")
-    return value
+    return number
 
 
 class Loader:
@@ -200,7 +205,7 @@ class Loader:
                       node[1] if node_ranks is None else node_ranks)
         self.rank, self.world = rank, world
         self.global_batch = _count("global_batch", global_batch, 1)
-        self._plan = Plan(global_batch, rank, world,
+        self._plan = Plan(self.global_batch, rank, world,
                           None if until is None else _count("until", until, 1))
 
     def _check(self, transform, per, cu_seqlens):
@@ -238,6 +243,8 @@ class Loader:
         another configuration, and the text lists what differs."""
         try:
             text, taken = state["data"], _count("taken", state["taken"], 0)
+            if not isinstance(text, str):
+                raise TypeError
         except (KeyError, TypeError):
             raise ValueError("Loader: a state is what state_dict() returned, "
                              f"not {state!r:.200}") from None

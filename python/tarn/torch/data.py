@@ -40,7 +40,10 @@ class Batches(IterableDataset):
                  cu_seqlens=False, document=False, transform=None, per="batch",
                  collate=None):
         super().__init__()
-        if rank is None or world is None:
+        if (rank is None) != (world is None):
+            raise ValueError("Batches: rank and world are given both, or "
+                             "neither")
+        if rank is None:
             rank, world = _ranks()[:2]
         self.dataset, self.position = dataset, from_
         self._plan = Plan(global_batch, rank, world, until)
