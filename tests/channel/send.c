@@ -322,8 +322,12 @@ static void test_dead(void)
 		t = kit_channel_tensor(item, 1);
 		ok(is_whole(t, LARGE), "%d: the item's tensor has its bytes",
 			step);
+		info = kit_channel_info(c);
+		is_int(1, (int64_t)info.held, "%d: the item is held", step);
 		tarn_tensor_unref(t);
 		tarn_item_unref(item);
+		info = kit_channel_info(c);
+		is_int(0, (int64_t)info.held, "%d: no item is held", step);
 		ok(used_becomes(before),
 			"%d: the tensor is freed after the item", step);
 	}
@@ -396,5 +400,5 @@ int main(void)
 	tarn_check_free(check);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(64);
+	return done(68);
 }

@@ -41,6 +41,13 @@ def make(kind="packed", seed=3):
     return data.Dataset(tokens, 16, windows=kind, seed=seed)
 
 
+class Index:
+    """As numpy's numbers are."""
+
+    def __index__(self):
+        return 12
+
+
 class Items:
     def __len__(self):
         return 500
@@ -307,8 +314,13 @@ def main():
                data.Loader, make(seed=4), BATCH, rank=0, world=1, state=state)
     kit.raises(ValueError, "state_dict()", "what is no state",
                loader.load_state_dict, {"x": 1})
+    kit.raises(ValueError, "state_dict()", "nor what has no text in it",
+               loader.load_state_dict, {"data": 5, "taken": 0})
     loader.close()
     loader.close()
+    kit.equal(data.Loader(make(), Index(), from_=Index(), until=Index(),
+                          rank=0, world=1).position, 12,
+              "other whole numbers than Python's will do")
     epochs = data.Loader(make(), BATCH, rank=0, world=1, steps=3)
     kit.equal((len(epochs), [plain(b) for _ in range(3) for b in epochs]),
               (3, [plain(b) for b in data.Loader(

@@ -98,6 +98,8 @@ def faces():
     other.load_state_dict(batches.state_dict())
     kit.equal([plain(b) for b in other], wanted[3:],
               "a state is resumed without workers")
+    kit.raises(ValueError, "both", "a rank without a world is refused",
+               tarn.torch.Batches, dataset, BATCH, rank=1)
     kit.raises(ValueError, "seed", "one of another configuration is not",
                tarn.torch.Batches(make(5), BATCH, rank=0, world=1)
                .load_state_dict, batches.state_dict())
