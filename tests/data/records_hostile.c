@@ -48,6 +48,7 @@ static void test_wrong(void)
 	t.n -= 512;
 	refused(-EBADMSG, "the file ends at byte 1536", &t);
 	tars_file(&t, "a.txt", "text");
+	memset(t.at + t.n, 0, 100);
 	t.n += 100;
 	refused(-EBADMSG, "the file ends at byte 1124", &t);
 	tars_file(&t, "a.txt", "text");
