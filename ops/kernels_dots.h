@@ -54,18 +54,21 @@ typedef float dot_memory
 #define DOT_HIGH_4(i) (DOT_LOW(4, i) + 2)
 #define DOT_HIGH_2(i) (DOT_LOW(2, i) + 1)
 
+#if __has_builtin(__builtin_shufflevector) /* clang, and GCC from 12 on */
+#define DOT_SHUFFLE(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+#define DOT_SHUFFLE(x, y, ...)                                                 \
+	__builtin_shuffle(x, y, (dot_places) {__VA_ARGS__})
+#endif
 #define FOLD_BLOCKS(n)                                                         \
 	do {                                                                   \
 		UNROLLED for (int i = 0; i < count; i += 2)                    \
 		{                                                              \
 			dot_lanes x = v[i], y = v[i + 1 < count ? i + 1 : i];  \
                                                                                \
-			v[i / 2] = __builtin_shuffle(x, y,                     \
-					   (dot_places) {                      \
-						   DOT_HALVES(DOT_LOW_##n)}) + \
-				   __builtin_shuffle(x, y,                     \
-					   (dot_places) {                      \
-						   DOT_HALVES(DOT_HIGH_##n)}); \
+			v[i / 2] =                                             \
+				DOT_SHUFFLE(x, y, DOT_HALVES(DOT_LOW_##n)) +   \
+				DOT_SHUFFLE(x, y, DOT_HALVES(DOT_HIGH_##n));   \
 		}                                                              \
 		count = (count + 1) / 2;                                       \
 	} while (0)
