@@ -16,7 +16,6 @@
 #include "base/fd.h"
 #include "tests/kit/fuse_hang.h"
 #include "tests/kit/raw_client.h"
-#include "tests/kit/report.h"
 #include "tests/kit/tap.h"
 #include "tests/kit/witness.h"
 
@@ -134,7 +133,7 @@ static void deep(pid_t *ret_pid)
 {
 	unsigned caught = hang_caught();
 
-	*ret_pid = wedge(HANG_DEEP, true);
+	*ret_pid = wedge(HANG_DEEPER, true);
 	ok(hang_has_caught(caught + 1),
 		"as many reads hang as there are loaders");
 	witness_is_served(&witness, "many reads hang");
@@ -178,22 +177,6 @@ static pid_t beside(enum hang_file file, const char *what)
 	return pid;
 }
 
-static uint32_t clients(void)
-{
-	struct tarn_report_daemon daemon = {0};
-
-	if (report_daemon(witness.store, &daemon) < 0)
-		bail("a report: %s", tarn_error_message());
-	return daemon.clients;
-}
-
-/* The server notices a death a moment later. */
-static void until_clients_are(uint32_t n)
-{
-	for (int ms = 0; clients() > n && ms < RAW_PATIENCE_MS; ms += 10)
-		usleep(10000);
-}
-
 static void end_while_wedged(pid_t alive)
 {
 	unsigned caught = hang_caught();
@@ -216,7 +199,6 @@ int main(void)
 	const char *const args[] = {"--idle", "1", NULL};
 	const char *why = hang_begin();
 	pid_t pid, others[3];
-	uint32_t n;
 
 	if (why) {
 		remove_files();
@@ -229,14 +211,11 @@ int main(void)
 	witness_compare(&witness);
 	if (hang_begin())
 		bail("a second mount failed");
-	n = clients();
 	others[0] = beside(HANG_READ, "a file whose READ does not return");
 	others[1] = beside(HANG_DEEP, "a file that takes all requests");
 	others[2] = beside(HANG_GETATTR, "a file that cannot be looked at");
-	/* Else the next load of that file would wait for the bytes of this. */
 	for (int i = 0; i < 3; i++)
 		kill(others[i], SIGKILL);
-	until_clients_are(n);
 	deep(&pid);
 	end_while_wedged(pid);
 	for (int i = 0; i < 3; i++)

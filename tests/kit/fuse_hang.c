@@ -29,6 +29,7 @@ static const struct {
 	[HANG_GETATTR] = {"getattr", 100000},
 	[HANG_READ] = {"read", 100000},
 	[HANG_DEEP] = {"deep", 64ull << 20}, /* all the requests there are */
+	[HANG_DEEPER] = {"deeper", 64ull << 20},
 	[HANG_FLUSH] = {"flush", 100000},
 };
 
@@ -150,7 +151,8 @@ static bool hangs(const struct fuse_in_header *in)
 		return false;
 	return (file == HANG_GETATTR && in->opcode == FUSE_GETATTR) ||
 	       (file == HANG_FLUSH && in->opcode == FUSE_FLUSH) ||
-	       ((file == HANG_READ || file == HANG_DEEP) &&
+	       ((file == HANG_READ || file == HANG_DEEP ||
+			file == HANG_DEEPER) &&
 		       in->opcode == FUSE_READ);
 }
 

@@ -10,9 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HANG_FILES 5
+#define HANG_FILES 6
 
-enum hang_file { HANG_NEVER, HANG_GETATTR, HANG_READ, HANG_DEEP, HANG_FLUSH };
+enum hang_file {
+	HANG_NEVER,
+	HANG_GETATTR,
+	HANG_READ,
+	HANG_DEEP,
+	HANG_DEEPER, /* as deep, and no load of it hangs yet */
+	HANG_FLUSH
+};
 
 /* Mounts it, in a mount namespace of this process; NULL, or why it cannot be
  * done here. */

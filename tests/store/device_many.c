@@ -71,7 +71,7 @@ int main(void)
 {
 	const struct tarn_publish_options all = {.replace = "many/"};
 	struct tarn_report_daemon d = {0};
-	int keeper_fds, server_fds;
+	int keeper_first, keeper_fds, server_fds;
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
@@ -82,6 +82,7 @@ int main(void)
 	daemon_log_to(log_path);
 	daemon_start(&server, "many.sock", NULL);
 	must(tarn_store_open(server.socket, NULL, &store));
+	keeper_first = count_fds(server.pid);
 	publish(0);
 	must(tarn_store_publish(store, NULL, 0, &all, NULL));
 	usleep(300000);
@@ -92,7 +93,8 @@ int main(void)
 	must(report_daemon(store, &d));
 	is_int(CALLS * EACH, (int64_t)d.device_storages,
 		"thousands of storages on a device are kept");
-	ok(count_fds(server.pid) >= keeper_fds + CALLS * EACH,
+	/* Not keeper_fds: the first ones may have been closed after it. */
+	ok(count_fds(server.pid) >= keeper_first + CALLS * EACH,
 		"each has a descriptor in the keeper");
 	tell_closers(SIGSTOP);
 	must(tarn_store_publish(store, NULL, 0, &all, NULL));
