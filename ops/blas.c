@@ -239,16 +239,16 @@ bool blas_is_few(
 	       b->down == 1;
 }
 
-void blas_few(const struct matrix *a, const struct matrix *b, bool add,
-	const struct matrix *c)
+void blas_few(const struct matrix *a, const struct matrix *b, bool b_half,
+	bool add, const struct matrix *c)
 {
-	struct dots d = {(const float *)a->at, (const float *)b->at,
-		(float *)c->at, a->cols, a->rows, a->down, b->cols, b->right,
-		c->down, c->right};
+	struct dots d = {(const float *)a->at, b->at, b_half, (float *)c->at,
+		a->cols, a->rows, a->down, b->cols, b->right, c->down,
+		c->right};
 
-	if (a->rows > b->cols)
-		d = (struct dots) {d.b, d.a, d.c, d.k, d.b_rows, d.b_down,
-			d.a_rows, d.a_down, d.right, d.down};
+	if (a->rows > b->cols && !b_half)
+		d = (struct dots) {d.b, d.a, false, d.c, d.k, d.b_rows,
+			d.b_down, d.a_rows, d.a_down, d.right, d.down};
 	if (!add)
 		clear(sizeof(float), c);
 	kernels()->dots(&d);

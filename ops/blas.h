@@ -60,8 +60,8 @@ void blas_product(enum tarn_dtype dtype, double alpha, const struct matrix *a,
 
 /* Is such a product of F32 faster without BLAS? blas_few is the same as
  * blas_product then. A piece of a product goes the way of the whole, or its bits
- * would depend on how it is cut. */
+ * would depend on how it is cut. b_half: b is BF16. */
 bool blas_is_few(
 	const struct matrix *a, const struct matrix *b, const struct matrix *c);
-void blas_few(const struct matrix *a, const struct matrix *b, bool add,
-	const struct matrix *c);
+void blas_few(const struct matrix *a, const struct matrix *b, bool b_half,
+	bool add, const struct matrix *c);

@@ -83,7 +83,9 @@ typedef void random_fn(
  * a_down and b_down apart: where one side has few rows BLAS takes longer, which
  * packs both. */
 struct dots {
-	const float *a, *b;
+	const float *a;
+	const void *b;
+	bool b_half; /* b is BF16: it is read as it lies */
 	float *c;
 	int64_t k, a_rows, a_down, b_rows, b_down, down, right;
 };

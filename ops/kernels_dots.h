@@ -26,6 +26,13 @@ typedef float dot_memory
 	__attribute__((__vector_size__(DOT_LANES * sizeof(float)),
 		__aligned__(sizeof(float)), __may_alias__));
 
+/* Of BF16: the upper halves of F32. */
+typedef uint16_t dot_halves
+	__attribute__((__vector_size__(DOT_LANES * sizeof(uint16_t)),
+		__aligned__(sizeof(uint16_t)), __may_alias__));
+typedef uint32_t dot_words
+	__attribute__((__vector_size__(DOT_LANES * sizeof(uint32_t))));
+
 /* One rounding for a product that is added, at twice the speed: these sums are of
  * the kind that BLAS has, which differ between processors in any case. */
 #pragma GCC push_options
@@ -89,6 +96,39 @@ static inline __attribute__((__always_inline__)) void dot_sums(
 }
 #undef FOLD_BLOCKS
 
+/* Of a row of b, BF16 or F32, the lanes from l on. */
+static inline __attribute__((__always_inline__)) dot_lanes dot_b(
+	const void *row, int64_t l, const bool half)
+{
+	const uint16_t *halves = row;
+	dot_words words;
+
+	if (!half)
+		return *(const dot_memory *)((const float *)row + l);
+	words = __builtin_convertvector(
+		*(const dot_halves *)(halves + l), dot_words);
+	return (dot_lanes)(words << 16);
+}
+
+static float dot_b_one(const void *row, int64_t l, bool half)
+{
+	union {
+		uint32_t word;
+		float value;
+	} ret;
+
+	if (!half)
+		return ((const float *)row)[l];
+	ret.word = (uint32_t)((const uint16_t *)row)[l] << 16;
+	return ret.value;
+}
+
+/* The row of b at j. */
+static inline const void *dot_b_row(const struct dots *d, int64_t j, bool half)
+{
+	return (const char *)d->b + j * d->b_down * (half ? 2 : 4);
+}
+
 /* What is behind l of the rows of a tile. */
 static void dot_rest(const struct dots *d, int64_t i, int64_t j, int rows,
 	int cols, int64_t l)
@@ -96,11 +136,11 @@ static void dot_rest(const struct dots *d, int64_t i, int64_t j, int rows,
 	for (int r = 0; r < rows; r++)
 		for (int c = 0; c < cols; c++) {
 			const float *a = d->a + (i + r) * d->a_down;
-			const float *b = d->b + (j + c) * d->b_down;
+			const void *b = dot_b_row(d, j + c, d->b_half);
 			float sum = 0;
 
 			for (int64_t m = l; m < d->k; m++)
-				sum += a[m] * b[m];
+				sum += a[m] * dot_b_one(b, m, d->b_half);
 			d->c[(i + r) * d->down + (j + c) * d->right] += sum;
 		}
 }
@@ -108,20 +148,22 @@ static void dot_rest(const struct dots *d, int64_t i, int64_t j, int rows,
 /* All loops but the long one vanish: the tile's extents are constants. */
 static inline __attribute__((__always_inline__)) void dot_tile(
 	const struct dots *d, int64_t i, int64_t j, const int rows,
-	const int cols)
+	const int cols, const bool half)
 {
-	const float *a = d->a + i * d->a_down, *b = d->b + j * d->b_down;
+	const float *a = d->a + i * d->a_down;
+	const void *b[DOT_B];
 	dot_lanes sums[DOT_A * DOT_B] = {0}, x[DOT_A];
 	float found[DOT_A * DOT_B + DOT_LANES];
 	int64_t l = 0;
 
+	UNROLLED for (int c = 0; c < cols; c++) b[c] =
+		dot_b_row(d, j + c, half);
 	for (; l + DOT_LANES <= d->k; l += DOT_LANES) {
 		UNROLLED for (int r = 0; r < rows; r++) x[r] =
 			*(const dot_memory *)(a + r * d->a_down + l);
 		UNROLLED for (int c = 0; c < cols; c++)
 		{
-			dot_lanes y =
-				*(const dot_memory *)(b + c * d->b_down + l);
+			dot_lanes y = dot_b(b[c], l, half);
 
 			UNROLLED for (int r = 0; r < rows; r++)
 				sums[r * cols + c] += x[r] * y;
@@ -139,28 +181,37 @@ static inline __attribute__((__always_inline__)) void dot_tile(
 }
 
 static inline __attribute__((__always_inline__)) void dot_cols(
-	const struct dots *d, int64_t j, const int cols)
+	const struct dots *d, int64_t j, const int cols, const bool half)
 {
 	int64_t i = 0;
 
 	for (; i + DOT_A <= d->a_rows; i += DOT_A)
-		dot_tile(d, i, j, DOT_A, cols);
+		dot_tile(d, i, j, DOT_A, cols, half);
 	for (; DOT_A > 3 && i + 3 <= d->a_rows; i += 3)
-		dot_tile(d, i, j, 3, cols);
+		dot_tile(d, i, j, 3, cols, half);
 	for (; i + 2 <= d->a_rows; i += 2)
-		dot_tile(d, i, j, 2, cols);
+		dot_tile(d, i, j, 2, cols, half);
 	for (; i < d->a_rows; i++)
-		dot_tile(d, i, j, 1, cols);
+		dot_tile(d, i, j, 1, cols, half);
 }
 
-static void dots(const struct dots *d)
+static inline __attribute__((__always_inline__)) void dot_rows(
+	const struct dots *d, const bool half)
 {
 	int64_t j = 0;
 
 	for (; j + DOT_B <= d->b_rows; j += DOT_B)
-		dot_cols(d, j, DOT_B);
+		dot_cols(d, j, DOT_B, half);
 	for (; j < d->b_rows; j++)
-		dot_cols(d, j, 1);
+		dot_cols(d, j, 1, half);
+}
+
+static void dots(const struct dots *d)
+{
+	if (d->b_half)
+		dot_rows(d, true);
+	else
+		dot_rows(d, false);
 }
 
 #pragma GCC pop_options

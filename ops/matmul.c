@@ -4,7 +4,8 @@
  * memory (rows of all of them beside one second factor) are computed as one. What
  * remains is cut into parts for the pool: a part is several small products, or a
  * piece of the result of a large one. A second factor of BF16 or F16, like the
- * weights of a model, is made F32 block by block, which stay in the cache.
+ * weights of a model, is made F32 block by block, which stay in the cache; where
+ * the other has few rows, BF16 is read as it lies.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -33,6 +34,7 @@ struct product {
 	enum tarn_dtype dtype, b_dtype;
 	int64_t size, b_size; /* bytes of an element */
 	bool few;             /* without BLAS */
+	bool b_half;          /* and the second factor is BF16, as it lies */
 	atomic_bool no_memory;
 	struct matrix a, b, c;
 	const char *bias; /* a row that is added to all; NULL: none */
@@ -172,7 +174,7 @@ static void multiply_piece(const struct product *p, const struct matrix *a,
 	const struct matrix *b, bool add, const struct matrix *c)
 {
 	if (p->few)
-		blas_few(a, b, add, c);
+		blas_few(a, b, p->b_half, add, c);
 	else
 		blas_product(p->dtype, 1, a, b, add, c);
 }
@@ -267,7 +269,7 @@ static void run_part(void *arg, size_t number)
 	int64_t first = (int64_t)number / pieces * p->a_part;
 	int64_t end = MIN(first + p->a_part, p->stacked);
 
-	if (p->b_dtype != p->dtype) {
+	if (p->b_dtype != p->dtype && !p->b_half) {
 		scratch = malloc(sizeof(float) * BLOCK);
 		if (!scratch) {
 			/* Relaxed: the end of the job orders it. */
@@ -296,6 +298,7 @@ static int product_run(struct product *p)
 		return 0;
 	cut(p);
 	p->few = p->dtype == TARN_F32 && blas_is_few(&p->a, &p->b, &p->c);
+	p->b_half = p->few && p->b_dtype == TARN_BF16;
 	if (p->a_part >= p->stacked && is_small(p)) {
 		run_part(p, 0);
 	} else {
