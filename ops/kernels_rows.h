@@ -150,6 +150,15 @@ static inline void PASTE(span_exp, TYPE)(T *e, const T *a, T from)
 
 #define STRETCH 512 /* exponentials that are summed while they are near */
 
+/* Those of four spans: all are positive, so that two roundings as T are no more than
+ * the exponentials' own. */
+#define PACK_AT(a) (*(const PASTE(pack, TYPE) *)(a))
+#define WIDE_SUM(a)                                                            \
+	__builtin_convertvector(                                               \
+		(PACK_AT(a) + PACK_AT((a) + SPAN)) +                           \
+			(PACK_AT((a) + 2 * SPAN) + PACK_AT((a) + 3 * SPAN)),   \
+		PASTE(lanes, TYPE))
+
 /* The sum of exp(x - from); they are stored in d, if that is not NULL, which may
  * be a. What fills up the last span adds 0, or NaN where the sum is NaN. */
 static double PASTE(exp_sum, TYPE)(size_t n, T *d, const T *a, T from)
@@ -168,7 +177,11 @@ static double PASTE(exp_sum, TYPE)(size_t n, T *d, const T *a, T from)
 				in[j] = i + j < m ? a[i + j] : -(T)INFINITY;
 			PASTE(span_exp, TYPE)(e + i, in, from);
 		}
-		for (i = 0; i < m; i += SPAN) {
+		for (i = 0; i + 4 * SPAN <= m; i += 4 * SPAN) {
+			s += WIDE_SUM(e + i);
+			t += WIDE_SUM(e + i + 8);
+		}
+		for (; i < m; i += SPAN) {
 			s += WIDE_AT(e + i);
 			t += WIDE_AT(e + i + 8);
 		}
@@ -181,6 +194,8 @@ static double PASTE(exp_sum, TYPE)(size_t n, T *d, const T *a, T from)
 	return PASTE(add_lanes, TYPE)(&s, &t, NULL, 0);
 }
 #undef STRETCH
+#undef WIDE_SUM
+#undef PACK_AT
 
 static double PASTE(exp_less, TYPE)(size_t n, void *row, double from)
 {
