@@ -22,6 +22,7 @@
 #define OP "attention"
 #define QUERIES 128 /* of a block, with KEYS keys: the scores are in L2 */
 #define KEYS 512
+#define TURNED 64    /* elements of a key that is turned */
 #define PER_SCORE 24 /* multiplications in the time of an exponential */
 
 enum { Q, K, V, MASK, OUT, OPERANDS };
@@ -42,7 +43,7 @@ struct attention {
 /* A block's scores, and of each of its rows the largest and the sum. */
 struct block {
 	struct matrix q, out, scores;
-	char *mask;
+	char *mask, *keys;
 	double *largest, *sum;
 };
 
@@ -174,6 +175,30 @@ static void finish(const struct attention *a, const struct block *b)
 	}
 }
 
+/* Keys as columns. BLAS computes a small product without packing if no factor is
+ * turned. */
+static struct matrix turn_keys(const struct attention *a,
+	const struct matrix *k, const struct block *b)
+{
+	struct matrix ret = matrix_turned(k);
+	struct tarn_layout there = {.dtype = (uint8_t)a->dtype,
+		.ndim = 2,
+		.shape = {ret.rows, ret.cols},
+		.stride = {ret.down, ret.right}};
+	struct tarn_layout here = there;
+	struct move move;
+
+	if (ret.rows > TURNED)
+		return ret;
+	here.stride[0] = ret.cols;
+	here.stride[1] = 1;
+	/* It fails for C64 alone. */
+	if (move_plan(&move, &here, &there, NULL) < 0)
+		__builtin_unreachable();
+	move_run(&move, b->keys, ret.at);
+	return (struct matrix) {b->keys, ret.rows, ret.cols, ret.cols, 1};
+}
+
 /* at: where the stacks' operands are. */
 static void run_keys(const struct attention *a, struct block *b,
 	char *const at[OPERANDS], int64_t query)
@@ -195,7 +220,7 @@ static void run_keys(const struct attention *a, struct block *b,
 
 		k.at += at[K] - a->k.at;
 		v.at += at[V] - a->v.at;
-		k = matrix_turned(&k);
+		k = turn_keys(a, &k, b);
 		b->scores.cols = b->scores.down = cols;
 		blas_product(a->dtype, a->scale, &b->q, &k, false, &b->scores);
 		if (a->mask.at)
@@ -229,6 +254,8 @@ static void run_block(const void *arg, int64_t number, char *scratch)
 			&a->out, a->size, query, rows, 0, a->out.cols),
 		.scores = {scratch + 2 * QUERIES * 8, rows, 0, 0, 1},
 		.mask = scratch + 2 * QUERIES * 8 + scores,
+		.keys = scratch + 2 * QUERIES * 8 +
+			(a->mask.at ? 2 : 1) * scores,
 		.largest = (double *)scratch,
 		.sum = (double *)scratch + QUERIES};
 
@@ -245,13 +272,14 @@ static void run_block(const void *arg, int64_t number, char *scratch)
 static int run(struct attention *a)
 {
 	int64_t rows = MIN(a->q.rows, (int64_t)QUERIES);
+	int64_t keys = MIN(a->k.rows, (int64_t)KEYS);
+	int64_t scores = (a->mask.at ? 2 : 1) * rows * keys;
+	int64_t turned = a->q.cols > TURNED ? 0 : keys * a->q.cols;
 	struct parts parts = {.op = OP,
 		.items = a->stacked * a->blocks,
 		.cost = (double)rows * (double)a->k.rows *
 			(double)(a->q.cols + a->v.cols + PER_SCORE),
-		.scratch = 2 * QUERIES * 8 +
-			   (a->mask.at ? 2 : 1) * rows *
-				   MIN(a->k.rows, (int64_t)KEYS) * a->size,
+		.scratch = 2 * QUERIES * 8 + (scores + turned) * a->size,
 		.fn = run_block,
 		.arg = a};
 
