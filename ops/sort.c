@@ -20,6 +20,8 @@
 #define SHORT 48    /* elements that are put in their place one by one */
 #define PART 16384  /* elements that pay for a thread */
 #define STRETCH 256 /* of a row of which few are wanted */
+#define SCREEN                                                                 \
+	32 /* elements that are compared with the last of those at once */
 
 struct pair {
 	uint64_t key;
@@ -167,7 +169,74 @@ static void make_pairs(const struct job *job, const char *row, int64_t first,
 	}
 }
 
-/* The first k of the row, in order; returns a or spare. A stretch of it is looked
+/* Whether any of these elements may come before that at place: said by whole
+ * vectors, for dtypes that compare as they are. NaN is the last: it may where the
+ * last come first. */
+#define ANY_BEFORE(T)                                                          \
+	{                                                                      \
+		const T *x = (const T *)row + first;                           \
+		T last = ((const T *)row)[place];                              \
+		unsigned any = 0;                                              \
+                                                                               \
+		if (job->descending)                                           \
+			for (int64_t i = 0; i < n; i++)                        \
+				any |= !(x[i] <= last);                        \
+		else                                                           \
+			for (int64_t i = 0; i < n; i++)                        \
+				any |= !(x[i] >= last);                        \
+		return any;                                                    \
+	}
+
+static bool any_before(const struct job *job, const char *row, int64_t first,
+	int64_t n, int64_t place)
+{
+	switch (job->dtype) {
+	case TARN_U8:
+		ANY_BEFORE(uint8_t)
+	case TARN_I32:
+		ANY_BEFORE(int32_t)
+	case TARN_I64:
+		ANY_BEFORE(int64_t)
+	case TARN_F32:
+		ANY_BEFORE(float)
+	case TARN_F64:
+		ANY_BEFORE(double)
+	default:
+		return true;
+	}
+}
+#undef ANY_BEFORE
+
+/* The first k of the row, in order, where k is small: each is put in its place
+ * among those so far, before none that is equal. */
+static void first_few(const struct job *job, const char *row, struct pair *a)
+{
+	struct pair *next = a + job->k;
+	int64_t kept = 0, m;
+
+	for (int64_t i = 0; i < job->n; i += m) {
+		m = MIN(job->n - i, (int64_t)SCREEN);
+		if (kept == job->k &&
+			!any_before(job, row, i, m, a[kept - 1].place))
+			continue;
+		make_pairs(job, row, i, m, next);
+		for (int64_t j = 0; j < m; j++) {
+			int64_t at = kept;
+
+			if (kept == job->k && next[j].key >= a[kept - 1].key)
+				continue;
+			if (kept == job->k)
+				at--;
+			else
+				kept++;
+			for (; at > 0 && a[at - 1].key > next[j].key; at--)
+				a[at] = a[at - 1];
+			a[at] = next[j];
+		}
+	}
+}
+
+/* The same for any k; returns a or spare. A stretch of it is looked
  * at at a time, and only those are kept that come before the k-th so far: equal
  * ones that come later do not. */
 static struct pair *first_pairs(const struct job *job, const char *row,
@@ -202,7 +271,10 @@ static void sort_row(const struct job *job, int64_t row, struct pair *pairs)
 {
 	const char *from = job->from + row * job->n * job->size;
 
-	pairs = first_pairs(job, from, pairs, pairs + pairs_room(job));
+	if (job->k <= SHORT)
+		first_few(job, from, pairs);
+	else
+		pairs = first_pairs(job, from, pairs, pairs + pairs_room(job));
 	for (int64_t i = 0; i < job->k; i++) {
 		if (job->places)
 			job->places[row * job->k + i] = pairs[i].place;

@@ -101,6 +101,33 @@ same(t.rms_norm(2, weight=np.full((5, 6), 2, "f4")), 2 * x / np.sqrt(
     (x * x).mean((1, 2), keepdims=True) + 1e-6), "rms_norm(2, weight)", 1e-5)
 same(t.topk(2, 0)[0], -np.sort(-x, 0)[:2], "topk(2, 0)")
 
+
+def first_ones(dtype):
+    """Whether topk() gives what a stable sort does: many equal ones, NaN."""
+    for _ in range(200):
+        n, span = rng.integers(1, 700), rng.choice([3, 1000])
+        x = rng.integers(0, span, size=(2, n)).astype(dtype)
+        if dtype[0] == "f":
+            x[rng.random(x.shape) < 0.05] = np.nan
+        k, largest = int(rng.integers(0, n + 1)), bool(rng.integers(2))
+        if rng.integers(2):
+            k = min(k, 20)
+        key = x.astype("f8")
+        if largest:
+            key = np.where(np.isnan(key), -np.inf, -key)
+        order = np.argsort(key, 1, "stable")[:, :k]
+        values, places = tarn.tensor(x).topk(k, largest=largest)
+        if not (np.array_equal(places.numpy(), order) and np.array_equal(
+                values.numpy(), np.take_along_axis(x, order, 1),
+                equal_nan=dtype[0] == "f")):
+            print(f"# {x!r}, k={k}, largest={largest}: {places.numpy()!r}")
+            return False
+    return True
+
+
+for dtype in "f4", "f8", "i4", "i8", "u1", "i2":
+    kit.ok(first_ones(dtype), f"topk() of {dtype} is a stable sort's")
+
 # ---- products ----
 w = rng.normal(size=(3, 6)).astype("f4")
 same(t @ t.transpose(1, 2), x @ x.transpose(0, 2, 1), "@ of stacks", 1e-5)
