@@ -298,7 +298,7 @@ static int product_run(struct product *p)
 		return 0;
 	cut(p);
 	p->few = p->dtype == TARN_F32 && blas_is_few(&p->a, &p->b, &p->c);
-	p->b_half = p->few && p->b_dtype == TARN_BF16;
+	p->b_half = p->few && p->b_dtype == TARN_BF16 && p->c.rows <= p->c.cols;
 	if (p->a_part >= p->stacked && is_small(p)) {
 		run_part(p, 0);
 	} else {
