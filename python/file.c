@@ -166,6 +166,14 @@ static PyMethodDef methods[] = {
 		"Reads every tensor that has a checksum and compares;\n"
 		"ValueError names the first that differs. Returns how many were"
 		"\ngood, and how many have none."},
+	{"_shards", file_shards, METH_NOARGS,
+		"_shards($self, /)\n--\n\n"
+		"The files that it consists of: (path, bytes, time of the last "
+		"change in\nns, Tensor of all bytes of its tensors or None)."},
+	{"_extents", file_extents, METH_NOARGS,
+		"_extents($self, /)\n--\n\n"
+		"Where the tensors lie: (name, shard, first byte in the shard's "
+		"Tensor,\nbytes, are they in C order without gaps?)."},
 	{0},
 };
 

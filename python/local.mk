@@ -36,6 +36,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/elements.c \
 	python/errors.c \
 	python/file.c \
+	python/file_shards.c \
 	python/gather.c \
 	python/interface.h \
 	python/item.c \
@@ -134,6 +135,7 @@ PYTHON_SOURCES = \
 	python/tarn/_nn_versions.py \
 	python/tarn/_parts.py \
 	python/tarn/_pickled.py \
+	python/tarn/_plan.py \
 	python/tarn/_prefetch.py \
 	python/tarn/_install.py \
 	python/tarn/_install.pyi \

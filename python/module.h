@@ -77,6 +77,9 @@ int add_tensor_type(PyObject *module);
 int add_dtypes(PyObject *module);
 int add_errors(PyObject *module);
 int add_file_type(PyObject *module);
+/* Methods of it: where its tensors' bytes lie. */
+PyObject *file_shards(PyObject *self, PyObject *none);
+PyObject *file_extents(PyObject *self, PyObject *none);
 int add_store_type(PyObject *module);
 int add_channel_types(PyObject *module);
 int add_interface(PyObject *module);

@@ -35,6 +35,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_pack.py \
 	tests/python/py_pack_hostile.py \
 	tests/python/py_parts.py \
+	tests/python/py_plan.py \
 	tests/python/py_pretrain.py \
 	tests/python/py_readme.py \
 	tests/python/py_refit.py \

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""Who reads which bytes of a file, and who needs them: the plan by which the
+nodes of a group load one file together.
+
+It is a function of its arguments alone, so that every node makes the same plan
+without being told it. Here a node is a number from 0 on.
+
+Each byte that some node needs is read once, by a node that needs it itself, and
+reaches the others from there. Tensors that the same nodes need are a share; its
+bytes are divided among these nodes so that all read equally much, as far as
+what they need allows. What a node reads of a share is contiguous.
+"""
+from typing import NamedTuple
+
+# Where two readers meet, in bytes of the file: no page is read twice.
+ALIGN = 4096
+
+# Of a tensor in memory, where the file's own order would leave it on an address
+# that is no multiple of its elements. A cache line.
+PLACE = 64
+
+# What is read and sent at a time: a node sends one chunk while it reads the
+# next. Picked.
+CHUNK = 16 << 20
+
+# Bytes between two tensors of a file that are read too rather than skipped.
+GAP = ALIGN
+
+
+class Extent(NamedTuple):
+    """Where a tensor's bytes lie: in which file, and from which byte on."""
+    name: str
+    file: int
+    offset: int
+    size: int
+    unit: int = 1  # bytes of an element
+
+
+class Chunk(NamedTuple):
+    """Bytes that are read at once, and where they go in memory."""
+    file: int
+    offset: int
+    at: int
+    size: int
+
+
+class Share(NamedTuple):
+    """What the same nodes need: the chunks that each of them reads."""
+    nodes: tuple
+    chunks: dict
+
+
+class Plan(NamedTuple):
+    """places: the first byte in memory of each tensor; size: of the memory.
+    They are the same on all nodes: a node that does not need a tensor leaves
+    its bytes alone."""
+    size: int
+    places: dict
+    shares: list
+
+    def reads(self, node):
+        """All chunks that a node reads, in the order in which they are sent."""
+        return [c for s in self.shares for c in s.chunks.get(node, ())]
+
+    def bytes_read(self, node):
+        return sum(c.size for c in self.reads(node))
+
+    def bytes_needed(self, node):
+        return sum(c.size for s in self.shares if node in s.nodes
+                   for chunks in s.chunks.values() for c in chunks)
+
+
+def _users(extents, nodes, needs):
+    """The nodes that need each tensor, by its name."""
+    everyone = tuple(range(nodes))
+    if needs is None:
+        return {e.name: everyone for e in extents}
+    if len(needs) != nodes:
+        raise ValueError(f"plan: {len(needs)} nodes say what they need, of "
+                         f"{nodes}")
+    known = {e.name for e in extents}
+    for node, names in enumerate(needs):
+        lacking = sorted(set(names or ()) - known)
+        if lacking:
+            raise KeyError(f"plan: node {node} needs {lacking[0]!r}, which the "
+                           "file does not have")
+    return {e.name: tuple(n for n in everyone
+                          if needs[n] is None or e.name in needs[n])
+            for e in extents}
+
+
+def _place(extents, users):
+    """The places of tensors, and runs of them that are next to each other in
+    a file as in memory, and are needed by the same nodes."""
+    places, runs, top = {}, {}, 0
+    last = None  # nodes, file, the run's first byte, its place, its end
+    for e in sorted(extents, key=lambda e: (e.file, e.offset, e.size, e.name)):
+        nodes = users[e.name]
+        if not nodes:
+            continue
+        at = None
+        if last and last[:2] == [nodes, e.file] and \
+                e.offset <= last[4] + GAP:
+            at = last[3] + e.offset - last[2]
+        if at is None or at % max(e.unit, 1):
+            if last and last[1] == e.file and e.offset < last[4]:
+                raise ValueError(
+                    f"plan: {e.name!r} shares bytes of the file with another "
+                    "tensor that other nodes need, or that begins between two "
+                    "of its elements")
+            at = -(-top // PLACE) * PLACE
+            last = [nodes, e.file, e.offset, at, e.offset]
+            runs.setdefault(nodes, []).append(last)
+        last[4] = max(last[4], e.offset + e.size)
+        places[e.name] = at
+        top = max(top, last[3] + last[4] - last[2])
+    return places, top, {
+        nodes: [(file, begin, at, end - begin)
+                for _, file, begin, at, end in found if end > begin]
+        for nodes, found in runs.items()}
+
+
+def _quotas(nodes, size, load):
+    """How much of size bytes each of these nodes reads, so that they have read
+    equally much afterwards if that is possible: who has read least is filled
+    up first."""
+    quotas = dict.fromkeys(nodes, 0)
+    order, filled, left = sorted(nodes, key=lambda n: (load[n], n)), 0, size
+    while left and filled < len(order):
+        filled += 1
+        level = load[order[filled]] if filled < len(order) else None
+        for i, node in enumerate(order[:filled]):
+            room = left // (filled - i) + bool(left % (filled - i))
+            if level is not None:
+                room = min(room, level - load[node] - quotas[node])
+            quotas[node] += room
+            left -= room
+    return quotas
+
+
+def _in_page_of(chunks, file, offset):
+    """Does the last of these chunks end in the page where a byte is?"""
+    last = chunks[-1] if chunks else None
+    return last is not None and last.file == file and \
+        (last.offset + last.size - 1) // ALIGN == offset // ALIGN
+
+
+def _chunks(runs, quotas, chunk):
+    """Deals runs out, in their order: each node's chunks. The last node takes
+    what rounding has left."""
+    found = {node: [] for node in sorted(quotas)}
+    waiting = list(found)
+    node = waiting.pop(0)
+    left = quotas[node]
+    for file, begin, at, size in runs:
+        done = 0
+        while done < size:
+            while left <= 0 and waiting and \
+                    not _in_page_of(found[node], file, begin + done):
+                node = waiting.pop(0)
+                left += quotas[node]
+            step = min(chunk, size - done)
+            if waiting and step > left:
+                # To the border between pages where the next node begins.
+                end = -(-(begin + done + max(left, 1)) // ALIGN) * ALIGN
+                step = min(step, end - begin - done)
+            found[node].append(Chunk(file, begin + done, at + done, step))
+            left -= step
+            done += step
+    return found
+
+
+def plan(extents, nodes, needs=None, *, chunk=CHUNK):
+    """The Plan for so many nodes. needs has the names that each node needs, or
+    None for all of them; None in place of it: all nodes need all. Two tensors
+    of one file may share bytes. KeyError: a name is needed that no extent has.
+    """
+    if nodes < 1 or chunk < ALIGN:
+        raise ValueError(f"plan: {nodes} nodes and chunks of {chunk} bytes; at "
+                         f"least 1 and {ALIGN} are wanted")
+    users = _users(extents, nodes, needs)
+    places, size, runs = _place(extents, users)
+    load, shares = dict.fromkeys(range(nodes), 0), []
+    # What fewer nodes can read is dealt out first.
+    for group in sorted(runs, key=lambda g: (len(g), g)):
+        if not runs[group]:
+            continue
+        quotas = _quotas(group, sum(r[3] for r in runs[group]), load)
+        chunks = _chunks(runs[group], quotas, chunk)
+        shares.append(Share(group, chunks))
+        for node, some in chunks.items():
+            load[node] += sum(c.size for c in some)
+    return Plan(size, places, shares)
