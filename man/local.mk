@@ -5,6 +5,7 @@ dist_man_MANS += \
 	man/tarn-cuda.7 \
 	man/tarn-data.7 \
 	man/tarn-doctor.1 \
+	man/tarn-nodes.7 \
 	man/tarn-numa.7 \
 	man/tarn-ops.7 \
 	man/tarn-security.7 \

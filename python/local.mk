@@ -178,6 +178,7 @@ PYTHON_TORCH = \
 	python/tarn/torch/files.pyi \
 	python/tarn/torch/loader.py \
 	python/tarn/torch/loader.pyi \
+	python/tarn/torch/nodes.py \
 	python/tarn/torch/pinned.py \
 	python/tarn/torch/results.py \
 	python/tarn/torch/shared.py \

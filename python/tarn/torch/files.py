@@ -3,12 +3,13 @@
 same calls, and one disk read for all processes of a machine."""
 import torch
 
-from .. import _safetensors, _store
+from .. import _conversions, _parts, _safetensors, _store
 from . import devices
 
 
 def load_file(filename, device="cpu", *, backend="mmap", views=None,
-              via="file"):
+              via="file", group=None, name=None, node=None, store=None,
+              timeout=300):
     """The tensors of a file (safetensors, .npy, or the index of a sharded
     checkpoint) as a dict of PyTorch's, loaded once for all processes that ask
     for it. They are copy-on-write: what is written to them stays in them, see
@@ -23,9 +24,25 @@ def load_file(filename, device="cpu", *, backend="mmap", views=None,
 
     views loads parts of tensors, such as {"wte": "[0:512]"}, and via="host"
     copies them from memory that all processes share, so that many of them,
-    each with a device and a part, read the file once: see tarn.load."""
+    each with a device and a part, read the file once: see tarn.load.
+
+    group, a process group of torch.distributed that has gloo, loads the file on
+    several nodes at once: all its ranks call this. Ranks with the same store
+    are a node; each node reads a part of the file and gets the rest from the
+    others, and then publishes all tensors as the set name, the file's absolute
+    path without the first slash. A later call finds the set and reads nothing.
+    store is this rank's, the default one by default; node tells nodes apart
+    that have one host name. After timeout seconds every rank that still waits
+    raises TimeoutError; ConnectionError: a rank has ended; ValueError: the nodes'
+    files differ; OSError: what went wrong on another rank. No set is published
+    then, except whole ones. The group cannot be used after the first two. See
+    tarn-nodes(7)."""
     _safetensors.check_backend(backend)
     device = devices.checked(device, "load_file")  # a wrong one comes first
+    if group is not None:
+        return _moved(_load_together(filename, group, views, name=name,
+                                     node=node, store=store, timeout=timeout),
+                      device)
     with _safetensors.errors():
         if devices.is_reached(device):
             loaded = _store.load(filename, device=str(device), views=views,
@@ -35,6 +52,21 @@ def load_file(filename, device="cpu", *, backend="mmap", views=None,
             if views is not None:
                 loaded = loaded.parts(views)
     return _moved(loaded, device)
+
+
+class _Together(dict):
+    """The tensors that a group has loaded."""
+
+    def torch(self):
+        return _conversions.each(self, _conversions.to_torch)
+
+
+def _load_together(filename, group, views, **options):
+    from . import nodes  # torch.distributed takes a while to import
+
+    found, _ = nodes.load(filename, group, **options)
+    return _Together(found if views is None else
+                     _parts.views_of(found, views))
 
 
 def load(data, device="cpu"):

@@ -3,9 +3,10 @@ from os import PathLike
 from typing import Literal, TypeAlias
 
 from torch import Tensor, device as Device
+from torch.distributed import ProcessGroup
 from torch.nn import Module
 
-from .._store import _Views
+from .._store import Store, _Views
 
 _Path: TypeAlias = str | PathLike[str]
 
@@ -13,8 +14,10 @@ _Backend: TypeAlias = Literal["mmap", "pread"]
 
 def load_file(filename: _Path, device: str | int | Device = "cpu", *,
               backend: _Backend = "mmap", views: _Views | None = None,
-              via: Literal["file", "host"] = "file"
-              ) -> dict[str, Tensor]: ...
+              via: Literal["file", "host"] = "file",
+              group: ProcessGroup | None = None, name: str | None = None,
+              node: str | None = None, store: Store | None = None,
+              timeout: float = 300) -> dict[str, Tensor]: ...
 def load(data: bytes, device: str | int | Device = "cpu"
          ) -> dict[str, Tensor]: ...
 def save_file(tensors: dict[str, Tensor], filename: _Path,

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tarn.torch.load_file(path, group=...): ranks of torch.distributed on two
+nodes, which are two daemons here, load one file together. Each byte is read by
+one node; all have all. A file that differs, that cannot be read or stored, a
+byte that was lost, a rank that is late or dies: an error on every rank, in time,
+and no set on any node that is not whole.
+
+This program starts itself once more for each rank. A rank prints what it saw
+as lines of JSON, and the first process judges."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+import py_kit as kit
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError:
+    kit.skip_all("torch is not installed (python3-torch)")
+if not dist.is_available() or not dist.is_gloo_available():
+    kit.skip_all("this torch has no gloo")
+import tarn
+from tarn import _plan
+from tarn.torch import load_file, nodes, save_file
+
+tmp = os.environ["TMPDIR"]
+LONG, SHORT = 60, 2  # seconds: enough anywhere, and what must pass
+
+
+def path_of(name):
+    return os.path.join(tmp, name)
+
+
+def tensors(shift=0):
+    """5 MiB and some."""
+    return {"w": torch.arange(1 << 20).reshape(1024, 1024).float() + shift,
+            "b": torch.arange(7).to(torch.bfloat16),
+            "half/h": torch.arange(1 << 19).to(torch.float16),
+            "none": torch.zeros(0, 3), "one": torch.tensor(7)}
+
+
+def same(seen, wanted):
+    return sorted(seen) == sorted(wanted) and all(
+        torch.equal(seen[n], t) and seen[n].dtype == t.dtype
+        for n, t in wanted.items())
+
+
+# ---- a rank ----
+
+
+class Rank:
+    def __init__(self, rank, world, node, meeting):
+        self.rank, self.world, self.node = rank, world, node
+        self.store = tarn.Store()
+        dist.init_process_group("gloo", init_method=f"file://{meeting}",
+                                rank=rank, world_size=world)
+
+    def say(self, what, value):
+        print(json.dumps([what, self.rank, value]), flush=True)
+
+    def load(self, path, group=None, timeout=LONG, **more):
+        """The tensors as PyTorch's, and the bytes that this rank has read."""
+        found, read = nodes.load(path, group or dist.group.WORLD,
+                                 node=self.node, timeout=timeout, **more)
+        return {n: t.torch() for n, t in found.items()}, read
+
+    def fail(self, what, path, patch=None, **more):
+        """Loads what cannot be loaded, in a group of its own, which may break.
+        patch has things of the module that this rank has otherwise."""
+        group = dist.new_group(backend="gloo")
+        originals = {name: getattr(nodes, name) for name in patch or {}}
+        for name, new in (patch or {}).items():
+            setattr(nodes, name, new)
+        began = time.monotonic()
+        try:
+            self.load(path, group, **more)
+            seen = ["nothing was raised"]
+        except Exception as e:
+            seen = [type(e).__name__, str(e)]
+        for name, old in originals.items():
+            setattr(nodes, name, old)
+        self.say(what, [*seen, time.monotonic() - began,
+                        self.store.names(more.get("name", path.strip("/")))])
+        dist.barrier()
+
+
+def first_test(r):
+    path = path_of("m.safetensors")
+    found, read = r.load(path)
+    r.say("first", [same(found, tensors()), read])
+    r.say("names", sorted(r.store.names()))
+    r.say("daemon", r.store.status()["bytes_loaded"])
+    if r.rank == 0:
+        found["w"][0, 0] = 5
+    again, read = r.load(path)
+    r.say("again", [same(again, tensors()), read])
+    named = load_file(path, group=dist.group.WORLD, node=r.node, name="named",
+                      views=lambda n, t: t[:2] if n == "w" else None)
+    r.say("views", same(named, {"w": tensors()["w"][:2]}))
+    r.say("named", "named/w" in r.store)
+
+
+def formats_test(r):
+    found, read = r.load(path_of("a.npy"))
+    r.say("npy", [same(found, {"a": torch.arange(9.)}), read])
+    found, read = r.load(path_of("model.safetensors.index.json"))
+    r.say("index", [same(found, tensors()), read])
+    found, read = r.load(path_of("empty.safetensors"))
+    r.say("empty", [same(found, {}), read])
+
+
+def errors_test(r):
+    on_b = r.node == "b"
+    r.fail("differs", path_of("n.safetensors" if on_b else "m.safetensors"),
+           name="differs")
+    r.fail("missing", path_of("lost" if on_b else "m.safetensors"),
+           name="missing")
+
+    def truncate(records):
+        os.truncate(path_of("cut.safetensors"), 1 << 20)
+
+    r.fail("cut", path_of("cut.safetensors"),
+           {"_same_file": truncate} if on_b else None)
+    exchange = nodes._exchange
+
+    def lose(plan, me, memory, *rest):
+        exchange(plan, me, memory, *rest)
+        memory[100] = 255 - int(memory[100])
+
+    r.fail("lost", path_of("o.safetensors"),
+           {"_exchange": lose} if on_b else None)
+    r.fail("fortran", path_of("f.npy"))
+    r.fail("large", path_of("large.safetensors"))
+
+
+def late_test(r):
+    group = dist.new_group(backend="gloo")
+    if r.rank == 0:
+        began = time.monotonic()
+        try:
+            r.load(path_of("o.safetensors"), group, SHORT)
+            seen = ["nothing was raised"]
+        except Exception as e:
+            seen = [type(e).__name__, str(e)]
+        r.say("late", [*seen, time.monotonic() - began, []])
+    dist.barrier()  # the other rank is here all the time
+
+
+def stuck_test(r):
+    """A disk that does not answer."""
+    class Stuck(nodes._Reader):
+        def _run(self):
+            pass
+
+    r.fail("stuck", path_of("o.safetensors"),
+           {"_Reader": Stuck} if r.node == "b" else None, timeout=SHORT)
+
+
+def four_test(r):
+    found, read = r.load(path_of("m.safetensors"))
+    r.say("four", [same(found, tensors()), read])
+    r.say("loads", r.store.status()["bytes_loaded"])
+
+
+def killed_test(r):
+    """The first rank of node b ends between two chunks."""
+    class Killed(nodes._Reader):
+        def wait(self, i, deadline):
+            super().wait(i, deadline)
+            if i == 3:
+                os._exit(0)
+
+    _plan.plan.__kwdefaults__["chunk"] = 1 << 18
+    if r.rank == 2:
+        nodes._Reader = Killed
+    path, began = path_of("o.safetensors"), time.monotonic()
+    try:
+        r.load(path, timeout=10)
+        seen = ["nothing was raised"]
+    except Exception as e:
+        seen = [type(e).__name__, str(e)]
+    r.say("killed", [*seen, time.monotonic() - began,
+                     r.store.names(path.strip("/"))])
+
+
+def be_a_rank(rank, world, node, meeting, *tests):
+    r = Rank(int(rank), int(world), node, meeting)
+    for test in tests:
+        globals()[test](r)
+    os._exit(0)  # a broken group is not waited for
+
+
+if len(sys.argv) > 1:
+    be_a_rank(*sys.argv[1:])
+
+# ---- the first process ----
+# Ranks find what this process has found.
+os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+run = os.environ["XDG_RUNTIME_DIR"]
+sockets = {n: os.path.join(run, f"{n}.sock") for n in "ab"}
+# Of one file there is room on a, and not on b.
+daemons = [kit.start_daemon(sockets["a"]),
+           kit.start_daemon(sockets["b"], "--budget", "96M")]
+stores = {n: tarn.Store(s) for n, s in sockets.items()}
+meetings = iter(range(100))
+
+
+def ranks(world, *tests):
+    """Runs ranks, half of them on each node; what they said, by its name."""
+    meeting = path_of(f"meeting{next(meetings)}")
+    programs = []
+    for rank in range(world):
+        node = "ab"[rank * 2 // world]
+        programs.append(subprocess.Popen(
+            [sys.executable, __file__, str(rank), str(world), node, meeting,
+             *tests], stdout=subprocess.PIPE,
+            env=dict(os.environ, TARN_SOCKET=sockets[node],
+                     GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")))
+    said = {}
+    for program in programs:
+        for line in program.communicate()[0].decode().splitlines():
+            what, rank, value = json.loads(line)
+            said.setdefault(what, {})[rank] = value
+    kit.equal([p.returncode for p in programs], [0] * world,
+              f"{world} ranks end by themselves ({', '.join(tests)})")
+    if os.path.exists(meeting):
+        os.unlink(meeting)
+    return {what: [v[r] for r in sorted(v)] for what, v in said.items()}
+
+
+def failed(seen, kind, texts, message, count=2):
+    """All ranks have raised that, in time, and no set is there."""
+    kit.equal([(s[0], [t for t in texts if t not in s[1]], s[2] < LONG, s[3])
+               if len(s) > 3 else s for s in seen],
+              [(kind, [], True, [])] * count, message)
+    if any(s[0] != kind for s in seen):
+        print("#", seen)
+
+
+save_file(tensors(), path_of("m.safetensors"), {"note": "x"})
+save_file(tensors(1), path_of("n.safetensors"), {"note": "y"})
+save_file(tensors(2), path_of("o.safetensors"))
+save_file(tensors(3), path_of("cut.safetensors"))
+save_file({}, path_of("empty.safetensors"))
+save_file({"w": torch.zeros(25 << 20)}, path_of("large.safetensors"))
+tarn.save(path_of("a.npy"), tarn.arange(9.))
+parts = {"p1.safetensors": ["w"],
+         "p2.safetensors": ["b", "half/h", "none", "one"]}
+for part, names in parts.items():
+    save_file({n: tensors()[n] for n in names}, path_of(part))
+with open(path_of("model.safetensors.index.json"), "w",
+          encoding="utf-8") as f:
+    json.dump({"weight_map": {n: part for part, names in parts.items()
+                              for n in names}}, f)
+with open(path_of("f.npy"), "wb") as f:
+    head = b"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"
+    f.write(b"\x93NUMPY\1\0\x76\0" + head.ljust(117) + b"\n" + bytes(16))
+BYTES = sum(t.nbytes for t in tensors().values())
+prefix = path_of("m.safetensors").strip("/")
+
+seen = ranks(2, "first_test", "formats_test")
+kit.equal([s[0] for s in seen["first"]], [True] * 2,
+          "two nodes have all tensors")
+reads = [s[1] for s in seen["first"]]
+kit.equal(sum(reads), BYTES, "each byte was read once by all of them together")
+kit.ok(max(reads) - min(reads) <= 2 * _plan.ALIGN, "each node has read half")
+kit.equal(seen["daemon"], [0, 0], "the daemons have read nothing")
+kit.equal(seen["names"],
+          [sorted([*(f"{prefix}/{n}" for n in tensors()),
+                   f"{prefix}/.fields"])] * 2,
+          "the set is published under the file's path on each node")
+kit.equal(seen["again"], [[True, 0]] * 2,
+          "a second load reads nothing, and sees no private write")
+kit.equal(seen["views"], [True] * 2, "views choose what a rank gets")
+kit.equal(seen["named"], [True] * 2, "a name may be given")
+kit.equal([s[0] for s in seen["npy"]], [True] * 2, ".npy files are loaded")
+kit.equal(sum(s[1] for s in seen["npy"]), 36,
+          "a small file is read once, too")
+kit.equal([s[0] for s in seen["index"]], [True] * 2, "shards are loaded")
+kit.equal(sum(s[1] for s in seen["index"]), BYTES, "shards are read once")
+kit.equal(seen["empty"], [[True, 0]] * 2, "a file without tensors is loaded")
+kit.ok(same(stores["b"].snapshot(prefix + "/half").torch(),
+            {f"{prefix}/half/h": tensors()["half/h"]}),
+       "another process of a node finds a tensor by its name")
+
+seen = ranks(2, "errors_test", "late_test", "stuck_test")
+failed(seen["differs"], "ValueError",
+       ["different files", "node a has", "node b has", "m.safetensors",
+        "n.safetensors"],
+       "another file on a node is an error that names both nodes")
+digests = {w for s in seen["differs"] for w in s[1].split() if
+           len(w.strip(";")) == 32}
+kit.equal(len(digests), 2, "the error has both digests, the same on each rank")
+failed(seen["missing"], "OSError", ["rank 1 on node b", "lost"],
+       "a file that is missing on one node is an error on all")
+failed(seen["cut"], "OSError", ["on node", "cut.safetensors"],
+       "a file that changes under way is an error on all")
+failed(seen["lost"], "OSError", ["node a", "node b", "digest"],
+       "a byte that was lost is an error on all")
+failed(seen["fortran"], "OSError", ["f.npy", "not in C order"],
+       "a file in Fortran order is refused")
+kit.equal([(s[0], "rank 1 on node b" in s[1]) for s in seen["large"]],
+          [("OSError", True)] * 2, "a node without room is an error on all")
+kit.equal([n for n in stores["b"].names() if "large" in n], [],
+          "a node without room has no set")
+failed(seen["late"], "TimeoutError", ["rank 1", f"{SHORT} s"],
+       "a rank that does not come is an error after the timeout", 1)
+failed(seen["stuck"], "TimeoutError", [f"{SHORT} s"],
+       "a disk that does not answer is an error on all after the timeout")
+
+for store in stores.values():
+    for name in store.names(prefix):
+        store.remove(name)
+seen = ranks(4, "four_test", "killed_test")
+kit.equal([s[0] for s in seen["four"]], [True] * 4,
+          "four ranks of two nodes have all tensors")
+kit.equal([seen["four"][r][1] for r in (1, 3)], [0, 0],
+          "one rank of each node reads")
+kit.equal(sum(s[1] for s in seen["four"]), BYTES,
+          "four ranks together read each byte once")
+kit.equal(seen["loads"], [0] * 4, "the daemons have read nothing, again")
+kit.equal([(s[0] in ("ConnectionError", "TimeoutError"), s[2] < LONG, s[3])
+           for s in seen["killed"]], [(True, True, [])] * 3,
+          "a rank that dies is an error on the others, and no set is there")
+
+for store in stores.values():
+    for name in store.names():
+        store.remove(name)
+del store, stores
+for daemon in daemons:
+    daemon.terminate()
+kit.equal([d.wait() for d in daemons], [0, 0], "the daemons end without error")
+for name in os.listdir(tmp):
+    os.unlink(path_of(name))
+sys.exit(kit.finish())
