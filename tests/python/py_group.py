@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import py_kit as kit
@@ -159,11 +160,26 @@ def stuck_test(r):
     r.fail("stuck", path_of("o.safetensors"),
            {"_Reader": Stuck} if r.node == "b" else None, timeout=SHORT)
 
+    class Blocked(nodes._Source):
+        def __init__(self, path):
+            threading.Event().wait()
+
+    r.fail("blocked", path_of("o.safetensors"),
+           {"_Source": Blocked} if r.node == "b" else None, timeout=SHORT)
+
 
 def four_test(r):
     found, read = r.load(path_of("m.safetensors"))
     r.say("four", [same(found, tensors()), read])
     r.say("loads", r.store.status()["bytes_loaded"])
+
+
+def ring_test(r):
+    """Each rank is a node of its own, and passes on what it has received."""
+    r.node = f"node {r.rank}"
+    _plan.plan.__kwdefaults__["chunk"] = 1 << 18
+    found, read = r.load(path_of("m.safetensors"), name="ring")
+    r.say("ring", [same(found, tensors()), read])
 
 
 def killed_test(r):
@@ -174,6 +190,7 @@ def killed_test(r):
             if i == 3:
                 os._exit(0)
 
+    r.node = "ab"[r.rank // 2]
     _plan.plan.__kwdefaults__["chunk"] = 1 << 18
     if r.rank == 2:
         nodes._Reader = Killed
@@ -311,11 +328,13 @@ failed(seen["late"], "TimeoutError", ["rank 1", f"{SHORT} s"],
        "a rank that does not come is an error after the timeout", 1)
 failed(seen["stuck"], "TimeoutError", [f"{SHORT} s"],
        "a disk that does not answer is an error on all after the timeout")
+failed(seen["blocked"], "TimeoutError", [f"{SHORT} s"],
+       "a file that cannot even be opened in time is one, too")
 
 for store in stores.values():
     for name in store.names(prefix):
         store.remove(name)
-seen = ranks(4, "four_test", "killed_test")
+seen = ranks(4, "four_test", "ring_test", "killed_test")
 kit.equal([s[0] for s in seen["four"]], [True] * 4,
           "four ranks of two nodes have all tensors")
 kit.equal([seen["four"][r][1] for r in (1, 3)], [0, 0],
@@ -323,6 +342,11 @@ kit.equal([seen["four"][r][1] for r in (1, 3)], [0, 0],
 kit.equal(sum(s[1] for s in seen["four"]), BYTES,
           "four ranks together read each byte once")
 kit.equal(seen["loads"], [0] * 4, "the daemons have read nothing, again")
+kit.equal([s[0] for s in seen["ring"]], [True] * 4,
+          "four nodes have all tensors")
+reads = [s[1] for s in seen["ring"]]
+kit.equal((sum(reads), max(reads) - min(reads) <= 2 * _plan.ALIGN),
+          (BYTES, True), "four nodes read a quarter each")
 kit.equal([(s[0] in ("ConnectionError", "TimeoutError"), s[2] < LONG, s[3])
            for s in seen["killed"]], [(True, True, [])] * 3,
           "a rank that dies is an error on the others, and no set is there")

@@ -27,12 +27,19 @@ import torch.distributed as dist
 
 from .. import _plan, _store, _tarn
 
-# What a rank says at once: JSON, padded with spaces. Texts in it are cut, so that
-# six of them fit, however they are escaped.
-RECORD = 16384
-TEXT = 400
+# What a rank says at once: JSON, padded with spaces. Its texts, four at most,
+# are cut to TEXT bytes of JSON each.
+RECORD = 4096
+TEXT = 800
 
 VERB = "load_file"
+
+
+def _cut(text):
+    """A text that is not too long for a record."""
+    while len(json.dumps(text)) > TEXT:
+        text = text[:len(text) * 9 // 10]
+    return text
 
 
 class _Deadline:
@@ -109,15 +116,13 @@ class _Ring:
 
     def tell(self, record):
         """What each member says, as a list of dicts."""
-        parts = [torch.zeros(RECORD, dtype=torch.uint8)
-                 for _ in range(self._size)]
-        said = bytearray(json.dumps(record).encode().ljust(RECORD))
-        parts[self._me].copy_(torch.frombuffer(said, dtype=torch.uint8))
-        self.pass_on(parts)
+        said = [bytearray(RECORD) for _ in range(self._size)]
+        said[self._me][:] = json.dumps(record).encode().ljust(RECORD)
+        self.pass_on([torch.frombuffer(s, dtype=torch.uint8) for s in said])
         found = []
-        for name, part in zip(self._names, parts):
+        for name, text in zip(self._names, said):
             try:
-                found.append(dict(json.loads(bytes(part.tolist()))))
+                found.append(dict(json.loads(text)))
             except ValueError:
                 raise ConnectionError(
                     errno.EBADMSG, f"{VERB}: what {name} says is not "
@@ -166,7 +171,7 @@ class _Source:
 
 
 def _fail(record, error):
-    record["error"] = f"{type(error).__name__}: {error}"[:TEXT]
+    record["error"] = _cut(f"{type(error).__name__}: {error}")
 
 
 def _fields(record):
@@ -187,7 +192,7 @@ class _Local:
     def record(self):
         """What the others are to know of the file and the store."""
         source, at = self.source, os.stat(self.store.socket)
-        found = {"path": source.path[:TEXT], "size": source.size(),
+        found = {"path": _cut(source.path), "size": source.size(),
                  "mtime": max((s[2] for s in source.shards), default=0),
                  "digest": source.digest(),
                  "store": [at.st_dev, at.st_ino, os.getuid(),
@@ -215,7 +220,7 @@ def _describe(store, path, name, node):
     """This rank's _Local, and what it says of itself: errors, too."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
         boot = f.read().strip()
-    record = {"node": (node or socket.gethostname())[:TEXT], "boot": boot}
+    record = {"node": _cut(node or socket.gethostname()), "boot": boot}
     try:
         local = _Local(store, path, name)
         record.update(local.record())
@@ -223,6 +228,18 @@ def _describe(store, path, name, node):
     except Exception as e:  # all ranks are to raise it, and none to wait
         _fail(record, e)
         return None, record
+
+
+def _within(deadline, what, call):
+    """What a call returns that a file system may block for ever; its thread is
+    left behind then."""
+    done = []
+    thread = threading.Thread(target=lambda: done.append(call()), daemon=True)
+    thread.start()
+    thread.join(deadline.left())
+    if not done:
+        raise _lost(deadline, what)
+    return done[0]
 
 
 def _raise_first(records, names):
@@ -406,7 +423,8 @@ def load(path, group, *, name=None, node=None, store=None, timeout=300):
         raise ValueError(f"{VERB}: timeout is {timeout!r}; seconds above 0 are "
                          "wanted")
     deadline = _Deadline(timeout)
-    local, record = _describe(store, path, name, node)
+    local, record = _within(deadline, f"the disk of {os.fsdecode(path)}",
+                            lambda: _describe(store, path, name, node))
     everyone = list(range(dist.get_world_size(group)))
     members = _Group(group, deadline,
                      _Ring(group, everyone, deadline).tell(record))
@@ -416,15 +434,24 @@ def load(path, group, *, name=None, node=None, store=None, timeout=300):
     local.plan, read = _plan.plan(local.source.extents, len(members.nodes)), 0
     if not all(n["has"] for n in members.nodes):
         read = _load(local, _fields(record), members, deadline)
-    return _own(local, local.published(_fields(record))), read
+    return _own(local.published(_fields(record))), read
 
 
-def _own(local, tensors):
-    """The same tensors, copy-on-write for this call alone. As in the file, those
-    that share bytes still do."""
-    for t in tensors.values():
-        if t.size and t.ndim:
-            whole = t.bitcast("U8").storage()
-            if whole.size == max(local.plan.size, 1):
-                return _views(local, whole.cow(own=True))
-    return {name: t.cow(own=True) for name, t in tensors.items()}
+def _own(tensors):
+    """The same tensors, copy-on-write for this call alone. Those that share a
+    storage still do, so that it is mapped once."""
+    found, private = {}, []
+    for name, t in tensors.items():
+        if not t.size:
+            found[name] = t.cow(own=True)
+            continue
+        flat = (t if t.ndim else t.unsqueeze(0)).bitcast("U8")
+        whole = next((mine for theirs, mine in private
+                      if _tarn.same_storage(theirs, t)), None)
+        if whole is None:
+            whole = flat.storage().cow(own=True)
+            if whole.size > t.nbytes:
+                private.append((t, whole))
+        at = flat.offset
+        found[name] = whole[at:at + t.nbytes].bitcast(t.dtype).reshape(t.shape)
+    return found
