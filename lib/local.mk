@@ -314,6 +314,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/pool_segments.h \
 	lib/store/pages.c \
 	lib/store/populate.c \
+	lib/store/follow.c \
 	lib/store/guard.c \
 	lib/store/cow.c \
 	lib/store/cow.h \

@@ -37,6 +37,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/errors.c \
 	python/file.c \
 	python/file_shards.c \
+	python/follow.c \
 	python/gather.c \
 	python/interface.h \
 	python/item.c \
@@ -129,6 +130,8 @@ PYTHON_SOURCES = \
 	python/tarn/_data_records.py \
 	python/tarn/_data_workers.py \
 	python/tarn/_dataset.py \
+	python/tarn/_follow.py \
+	python/tarn/_follow.pyi \
 	python/tarn/_libraries.py \
 	python/tarn/_names.py \
 	python/tarn/_nn_tree.py \

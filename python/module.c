@@ -23,7 +23,7 @@ static int add_parts(PyObject *module)
 		add_tensor_type(module) < 0 || add_file_type(module) < 0 ||
 		add_store_type(module) < 0 || add_channel_types(module) < 0 ||
 		add_interface(module) < 0 || add_refit_type(module) < 0 ||
-		add_data_types(module) < 0)
+		add_follow_type(module) < 0 || add_data_types(module) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
 		if (PyModule_AddFunctions(module, functions[i]) < 0)

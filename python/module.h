@@ -84,6 +84,7 @@ int add_store_type(PyObject *module);
 int add_channel_types(PyObject *module);
 int add_interface(PyObject *module);
 int add_refit_type(PyObject *module);
+int add_follow_type(PyObject *module);
 int add_data_types(PyObject *module);
 extern PyMethodDef create_functions[];
 extern PyMethodDef copy_functions[];
@@ -332,6 +333,12 @@ int progress_load_step(
  * it succeeded though an exception was set: then the caller drops its
  * result. */
 int progress_end(struct progress_call *p, int r);
+
+/* ---- snapshot.c ---------------------------------------------------- */
+
+struct tarn_snapshot;
+/* (commit, {name: Tensor}, {name: version}) */
+PyObject *snapshot_tuple(const struct tarn_snapshot *s);
 
 /* ---- nodes.c ------------------------------------------------------- */
 

@@ -204,6 +204,21 @@ static PyObject *fields_of(PyObject *self, PyObject *prefix)
 	return dict;
 }
 
+/* Of a tensor that a set's version has as its fields: a dict. */
+static PyObject *tensor_fields(PyObject *self, PyObject *none)
+{
+	tarn_set_fields *fields;
+	PyObject *dict;
+	int r = tarn_set_fields_of(tensor_of(self), &fields);
+
+	(void)none;
+	if (r < 0)
+		return raise_system(r);
+	dict = fields_dict(fields);
+	tarn_set_fields_free(fields);
+	return dict;
+}
+
 static PyObject *note_of(
 	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -311,6 +326,7 @@ static PyObject *digest(PyObject *self, PyObject *const *args,
 }
 
 PyMethodDef set_tensor_methods[] = {
+	{"_set_fields", tensor_fields, METH_NOARGS, "Version.fields."},
 	{"digest", EXPORT(digest), FAST_KEYWORDS,
 		"digest($self, /, *, stream=None)\n--\n\n"
 		"128 bits of the bytes in C order, as 32 digits: the same for "

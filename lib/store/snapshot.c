@@ -24,8 +24,6 @@
 #include <sched.h>
 #include <string.h>
 
-#include <tarn/snapshot.h>
-
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/fail.h"
@@ -135,29 +133,42 @@ void taking_done(struct taking *t)
 
 /* ---- what is handed out ---------------------------------------------- */
 
-static int hand_out(struct taking *t, struct tarn_snapshot **ret)
+static int item_of(struct taken *one, bool keep, struct tarn_snapshot_item *ret)
+{
+	char *name = keep ? strdup(one->name) : STEAL(one->name);
+
+	if (!name)
+		return -ENOMEM;
+	ret->name = name;
+	ret->tensor = keep ? tarn_tensor_ref(one->tensor) : STEAL(one->tensor);
+	ret->version = one->version;
+	ret->commit = one->commit;
+	return 0;
+}
+
+int taking_hand_out(struct taking *t, bool keep, struct tarn_snapshot **ret)
 {
 	struct tarn_snapshot *snapshot = calloc(1, sizeof(*snapshot));
 	struct tarn_snapshot_item *items =
 		calloc(t->all.n + 1, sizeof(items[0]));
+	int r = snapshot && items ? 0 : -ENOMEM;
 
-	if (!snapshot || !items) {
-		free(snapshot);
-		free(items);
-		return tarn_fail(ENOMEM,
-			"no memory for a snapshot of %zu names", t->all.n);
+	for (size_t i = 0; r >= 0 && i < t->all.n; i++)
+		r = item_of(t->all.v[i], keep, &items[i]);
+	if (r >= 0) {
+		*snapshot = (struct tarn_snapshot) {
+			.commit = t->at, .n = t->all.n, .items = items};
+		*ret = snapshot;
+		return 0;
 	}
-	for (size_t i = 0; i < t->all.n; i++) {
-		struct taken *one = t->all.v[i];
-
-		items[i].name = STEAL(one->name);
-		items[i].tensor = STEAL(one->tensor);
-		items[i].version = one->version;
+	for (size_t i = 0; items && i < t->all.n && items[i].name; i++) {
+		tarn_tensor_unref(items[i].tensor);
+		free((char *)items[i].name);
 	}
-	*snapshot = (struct tarn_snapshot) {
-		.commit = t->at, .n = t->all.n, .items = items};
-	*ret = snapshot;
-	return 0;
+	free(snapshot);
+	free(items);
+	return tarn_fail(
+		ENOMEM, "no memory for a snapshot of %zu names", t->all.n);
 }
 
 int tarn_store_snapshot(
@@ -169,7 +180,7 @@ int tarn_store_snapshot(
 	t.prefix_size = strlen(t.prefix);
 	r = taking_run(&t);
 	if (r >= 0)
-		r = hand_out(&t, ret);
+		r = taking_hand_out(&t, false, ret);
 	taking_done(&t);
 	return r;
 }
@@ -201,7 +212,7 @@ int tarn_store_snapshot_names(tarn_store *store, const char *const *names,
 	if (r >= 0)
 		r = taking_run(&t);
 	if (r >= 0)
-		r = hand_out(&t, ret);
+		r = taking_hand_out(&t, false, ret);
 	taking_done(&t);
 	return r;
 }

@@ -98,8 +98,10 @@ int taking_walk(struct taking *t)
 		if (r < 0 || added < 0)
 			break;
 	}
-	while (i < old.n)
-		taken_drop(t, old.v[i++]);
+	/* After an error what was not visited is kept for another walk. */
+	for (; i < old.n; i++)
+		if ((r >= 0 && added >= 0) || taken_add(&t->all, old.v[i]) < 0)
+			taken_drop(t, old.v[i]);
 	free(old.v);
 	return r < 0 ? r : added;
 }

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <tarn/snapshot.h>
+
 #include "lib/store/store.h"
 
 /* One name. */
@@ -37,6 +39,8 @@ struct taking {
 
 /* -EAGAIN: it takes too long. */
 int taking_run(struct taking *t);
+/* What it has. keep: it has that afterwards, too. */
+int taking_hand_out(struct taking *t, bool keep, struct tarn_snapshot **ret);
 void taking_done(struct taking *t);
 
 /* ---- snapshot_hold.c: one name --------------------------------------- */

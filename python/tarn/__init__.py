@@ -48,6 +48,7 @@ import importlib
 
 from . import _conversions, _collate
 from ._channel import Receiver, Sender, receiver, sender
+from ._follow import Follow, Version
 from ._install import install
 from ._safe_open import safe_open
 from ._store import (File, Loaded, OnDevice, Parts, Snapshot, Store,
@@ -75,9 +76,9 @@ def from_numpy(array, dtype=None):
     return _conversions.to_tensor(array, dtype)
 
 
-__all__ = ["Channel", "Dtype", "File", "Item", "Loaded", "NotFoundError",
-           "OnDevice", "Parts", "Receiver", "Refit", "Sender", "Slot",
-           "Snapshot", "Store", "Tensor", "__version__", "arange",
+__all__ = ["Channel", "Dtype", "File", "Follow", "Item", "Loaded",
+           "NotFoundError", "OnDevice", "Parts", "Receiver", "Refit", "Sender", "Slot",
+           "Snapshot", "Store", "Tensor", "Version", "__version__", "arange",
            "default_store", "dtypes", "empty",
            "equal", "from_dlpack", "from_numpy", "full", "install",
            "load", "node_of_device", "node_of_pci", "ones", "open", "receiver",

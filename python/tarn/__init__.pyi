@@ -3,6 +3,7 @@ from typing import Any
 
 from ._channel import (Receiver as Receiver, Sender as Sender,
                        receiver as receiver, sender as sender)
+from ._follow import Follow as Follow, Version as Version
 from ._install import install as install
 from ._safe_open import safe_open as safe_open
 from ._store import (File as File, Loaded as Loaded,

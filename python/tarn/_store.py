@@ -401,6 +401,23 @@ class Store(_tarn.StoreBase, _Tensors):
         return _tarn.Refit(self, prefix, device, bucket, share_equal, fields,
                            add)
 
+    def follow(self, name=None, *, prefix=None, timeout=None):
+        """The versions of a set as others publish them, those to come
+        included: a Follow.
+
+            with store.follow("policy") as versions:
+                for version in versions:        # sleeps until there is one
+                    engine.swap(version.torch())  # all of one commit
+
+        A Version has the set's names, without its prefix, and its fields;
+        changed says which names were published since the version before, and
+        all other tensors are the same objects there: two versions share what
+        did not change. prefix follows all names that begin so instead, whole.
+        timeout, in seconds, is that of the loop: TimeoutError; next() and
+        latest() are its parts. The set need not be there yet."""
+        from ._follow import Follow  # which needs this module
+        return Follow(self, name, prefix=prefix, timeout=timeout)
+
     def replicate(self, name, node, *, progress=None):
         """Keeps the bytes of a published tensor once more, on another NUMA
         node, for as long as its name leads to them; with a name that ends with

@@ -5,6 +5,7 @@ from collections.abc import (Callable, ItemsView, Iterable, Iterator, Mapping,
 from os import PathLike
 from typing import Any, Literal, TypeAlias, overload
 
+from ._follow import Follow
 from ._tarn import Channel, FileBase, Refit, StoreBase, Tensor
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
@@ -107,6 +108,8 @@ class Store(StoreBase, _Tensors):
               bucket: int | None = None, share_equal: bool = False,
               fields: Mapping[str, str | None] | None = None,
               add: bool = False) -> Refit: ...
+    def follow(self, name: str | None = None, *, prefix: str | None = None,
+               timeout: float | None = None) -> Follow: ...
     def replicate(self, name: str, node: int, *,
                   progress: _Progress = None) -> int: ...
     def migrate(self, name: str, node: int, *,

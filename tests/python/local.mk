@@ -18,6 +18,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_device.py \
 	tests/python/py_dims.py \
 	tests/python/py_examples.py \
+	tests/python/py_follow.py \
 	tests/python/py_gather.py \
 	tests/python/py_group.py \
 	tests/python/py_install.py \

@@ -12,7 +12,7 @@ import sys
 import py_kit as kit
 
 import tarn
-from tarn import _channel, _tarn
+from tarn import _channel, _follow, _tarn
 
 
 def names_of(body):
@@ -111,6 +111,11 @@ for node in classes:
 for node in [n for n in stub("_channel.pyi") if isinstance(n, ast.ClassDef)]:
     here = public(getattr(_channel, node.name))
     kit.equal(sorted(here ^ (names_of(node.body) - {"channel"})), [],
+              f"the stub of {node.name} has its methods")
+for node in [n for n in stub("_follow.pyi") if isinstance(n, ast.ClassDef)]:
+    here = getattr(_follow, node.name)
+    there = set().union(*(public(base) for base in here.__bases__))
+    kit.equal(sorted((public(here) - there) ^ names_of(node.body)), [],
               f"the stub of {node.name} has its methods")
 kit.ok(len(classes) >= 2, "there are stubs of two classes or more")
 kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and

@@ -7,6 +7,7 @@ STORE_TESTS = \
 	tests/store/fake \
 	tests/store/open_files \
 	tests/store/flooded \
+	tests/store/follow \
 	tests/store/last_answers \
 	tests/store/fork \
 	tests/store/fork_calls \

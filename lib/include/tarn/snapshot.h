@@ -47,7 +47,8 @@ struct tarn_snapshot_item {
 	const char *name;
 	tarn_tensor *tensor; /* the snapshot's reference; take one to keep it */
 	uint64_t version;    /* of the name, as in tarn_store_version */
-	uint64_t reserved[2]; /* 0 */
+	uint64_t commit;     /* that published it: snapshot.commit or less */
+	uint64_t reserved[1]; /* 0 */
 };
 
 /* Read-only; freed with tarn_snapshot_free. */
@@ -82,6 +83,63 @@ TARN_PUBLIC int tarn_store_snapshot_names(tarn_store *store,
 /* Frees a snapshot, with its references. Takes NULL and returns NULL. */
 TARN_PUBLIC struct tarn_snapshot *tarn_snapshot_free(
 	struct tarn_snapshot *snapshot);
+
+/* ---- following ----------------------------------------------------------- */
+
+/*
+ * Names below a prefix as they change, one snapshot after the other: what a
+ * process does whose weights another one trains.
+ *
+ *	tarn_follow *follow = NULL;
+ *	int r = tarn_follow_begin(store, "policy/", &follow);
+ *	struct tarn_snapshot *w = NULL, *older = NULL;
+ *
+ *	while (r >= 0 && (r = tarn_follow_next(follow, -1, &w)) >= 0) {
+ *		printf("commit %llu\n", (unsigned long long)w->commit);
+ *		tarn_snapshot_free(older);
+ *		older = w;
+ *	}
+ *	tarn_snapshot_free(older);
+ *	follow = tarn_follow_free(follow);
+ *
+ * An item whose commit is above that of the snapshot before was published since.
+ * All others are what they were there: the same tensors, whose memory both
+ * snapshots share, and which are not opened again.
+ *
+ * A follow belongs to one thread at a time, its snapshots to any. After fork()
+ * both processes go on with it, each by itself.
+ */
+typedef struct tarn_follow tarn_follow;
+
+/* Begins to follow all tensors whose published names begin with prefix; there
+ * may be none yet. A set (set.h) has a prefix that ends with '/'. -EINVAL: the
+ * prefix is longer than a name may be. It keeps a reference to the store. The
+ * caller gives *ret to tarn_follow_free. */
+TARN_PUBLIC int tarn_follow_begin(tarn_store *store, const char *prefix,
+	tarn_follow **ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/*
+ * Waits until names below the prefix were published or removed since the last
+ * snapshot that it has returned, and returns the newest one; the first call
+ * waits until there is a name. Versions that came and went in between are
+ * skipped. timeout_ms: 0 only tests, a negative value waits for ever. The caller
+ * frees *ret with tarn_snapshot_free; the follow itself holds the tensors of
+ * the newest one.
+ *
+ * -ETIMEDOUT: there was nothing new in time; -ENOENT: all names below the prefix
+ * were removed, which is told once: the next call waits until some are published
+ * again; -ECONNRESET: the daemon is gone, and what was returned stays valid. If
+ * its server dies and is replaced the wait goes on. Otherwise as
+ * tarn_store_snapshot. After any error the call may be repeated.
+ *
+ * Every publication in the pool makes a waiting call read the numbers in the
+ * table of names once.
+ */
+TARN_PUBLIC int tarn_follow_next(tarn_follow *follow, int timeout_ms,
+	struct tarn_snapshot **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* Takes NULL and returns NULL. Its snapshots stay. */
+TARN_PUBLIC tarn_follow *tarn_follow_free(tarn_follow *follow);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Following names below a prefix: the base of tarn.Follow, which makes versions
+ * of what this returns.
+ */
+#include "python/module.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include <tarn/snapshot.h>
+
+/* How long a wait may miss Ctrl-C, in milliseconds. */
+#define SLICE_MS 50
+
+struct follow {
+	PyObject_HEAD
+	tarn_follow *follow; /* NULL: it is closed */
+	uint64_t given;      /* the commit of what was returned last */
+	atomic_flag busy;    /* a thread uses it, perhaps without the GIL */
+};
+
+static struct follow *of(PyObject *self)
+{
+	return (struct follow *)self;
+}
+
+static PyObject *follow_new(
+	PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	static char *names[] = {"store", "prefix", NULL};
+	allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
+	PyObject *store, *prefix, *self;
+	tarn_follow *follow;
+	const char *text;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O:Follow", names,
+		    store_type, &store, &prefix))
+		return NULL;
+	text = text_argument(prefix);
+	if (!text)
+		return NULL;
+	r = tarn_follow_begin(store_of(store), text, &follow);
+	if (r < 0)
+		return raise_system(r);
+	self = alloc(type, 0);
+	if (!self) {
+		tarn_follow_free(follow);
+		return NULL;
+	}
+	of(self)->follow = follow;
+	return self;
+}
+
+static void follow_free(PyObject *self)
+{
+	tarn_follow *follow = of(self)->follow;
+
+	of(self)->follow = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	tarn_follow_free(follow);
+	Py_END_ALLOW_THREADS
+}
+
+static void follow_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	freefunc release = PyType_GetSlot(type, Py_tp_free);
+
+	follow_free(self);
+	release(self);
+	Py_DECREF((PyObject *)type);
+}
+
+/* 0 or -1; then leave() follows. */
+static int enter(PyObject *self)
+{
+	if (!atomic_flag_test_and_set(&of(self)->busy))
+		return 0;
+	PyErr_SetString(PyExc_RuntimeError,
+		"another thread waits with this follow; begin one for each "
+		"thread");
+	return -1;
+}
+
+static void leave(PyObject *self)
+{
+	atomic_flag_clear(&of(self)->busy);
+}
+
+/* ---- waiting ------------------------------------------------------- */
+
+static int wait_slices(
+	tarn_follow *follow, double deadline, struct tarn_snapshot **ret)
+{
+	int left, r;
+
+	do {
+		left = deadline_slice(deadline, SLICE_MS);
+		Py_BEGIN_ALLOW_THREADS
+		r = tarn_follow_next(follow, left, ret);
+		Py_END_ALLOW_THREADS
+		if (r == -ETIMEDOUT && PyErr_CheckSignals() < 0)
+			return r;
+	} while (r == -ETIMEDOUT && !deadline_passed(deadline));
+	return r;
+}
+
+static PyObject *fresh_names(const struct tarn_snapshot *s, uint64_t since)
+{
+	PyObject *list = PyList_New(0);
+
+	for (size_t i = 0; list && i < s->n; i++) {
+		PyObject *name;
+
+		if (s->items[i].commit <= since)
+			continue;
+		name = PyUnicode_FromString(s->items[i].name);
+		if (!name || PyList_Append(list, name) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(name);
+	}
+	return list;
+}
+
+static PyObject *next_locked(PyObject *self, double deadline)
+{
+	struct tarn_snapshot *s = NULL;
+	PyObject *found, *fresh, *all = NULL;
+	int r;
+
+	if (!of(self)->follow) {
+		PyErr_SetString(PyExc_ValueError,
+			"the follow is closed; begin another");
+		return NULL;
+	}
+	r = wait_slices(of(self)->follow, deadline, &s);
+	if (r == -ETIMEDOUT && !PyErr_Occurred())
+		Py_RETURN_NONE;
+	if (r < 0)
+		return raise_lookup(r);
+	found = snapshot_tuple(s);
+	fresh = found ? fresh_names(s, of(self)->given) : NULL;
+	if (fresh)
+		all = Py_BuildValue("OO", found, fresh);
+	Py_XDECREF(found);
+	Py_XDECREF(fresh);
+	if (all)
+		of(self)->given = s->commit;
+	tarn_snapshot_free(s);
+	return all;
+}
+
+static PyObject *next(PyObject *self, PyObject *timeout)
+{
+	PyObject *found;
+	double deadline;
+
+	if (deadline_argument(timeout, &deadline) < 0 || enter(self) < 0)
+		return NULL;
+	found = next_locked(self, deadline);
+	leave(self);
+	return found;
+}
+
+static PyObject *end(PyObject *self, PyObject *none)
+{
+	(void)none;
+	if (enter(self) < 0)
+		return NULL;
+	follow_free(self);
+	leave(self);
+	Py_RETURN_NONE;
+}
+
+/* ---- the type ------------------------------------------------------ */
+
+static PyMethodDef methods[] = {
+	{"_next", next, METH_O,
+		"What Follow.next is made of: ((commit, tensors, versions), "
+		"names that\nwere published since), or None after a timeout."},
+	{"_end", end, METH_NOARGS, "Follow.close."},
+	{0},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_doc, "Names below a prefix as they change."},
+	{Py_tp_new, follow_new},
+	{Py_tp_dealloc, follow_dealloc},
+	{Py_tp_methods, methods},
+	{0, NULL},
+};
+
+static PyType_Spec spec = {
+	.name = "tarn._tarn.FollowBase",
+	.basicsize = sizeof(struct follow),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};
+
+int add_follow_type(PyObject *module)
+{
+	PyObject *type = PyType_FromSpec(&spec);
+
+	return type ? PyModule_AddObject(module, "FollowBase", type) : -1;
+}

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""Versions of a set, one after the other, as others publish them."""
+import errno
+
+from . import _store, _tarn
+
+_FIELDS = ".fields"  # TARN_SET_FIELDS
+
+
+class Version(_store.Snapshot):
+    """One version of what is followed: a mapping from names to Tensors, all of
+    which one commit left. It stays as it is, and holds its tensors, until
+    release() or as long as it, or one of them, is held. Tensors that did not
+    change since the version before are the same objects there.
+
+    with version: releases it at the end of the block. Any thread may read it."""
+
+    def __init__(self, commit, tensors, versions, changed, removed, form):
+        super().__init__(commit, tensors, versions)
+        self._changed, self._removed = changed, removed
+        self._form = form  # the tensor with the fields, or None
+
+    @property
+    def _tensors(self):
+        if self._held is None:
+            raise ValueError(f"the version of commit {self._commit} was "
+                             "released")
+        return self._held
+
+    @_tensors.setter
+    def _tensors(self, tensors):
+        self._held = tensors
+
+    def __repr__(self):
+        held = "released" if self.released else f"{len(self)} tensors"
+        return (f"<tarn.Version of commit {self._commit}: {held}, "
+                f"{len(self._changed)} changed>")
+
+    @property
+    def changed(self):
+        """The names that were published since the version that the follow
+        returned before, a frozenset; of its first one all names. A name is
+        among them also if the same bytes were published again."""
+        return self._changed
+
+    @property
+    def removed(self):
+        """The names that the version before had and this one has not, a
+        frozenset."""
+        return self._removed
+
+    @property
+    def fields(self):
+        """The fields with which the set was published, a new dict; empty if it
+        has none, or if a prefix is followed."""
+        self._tensors  # released?
+        return {} if self._form is None else self._form._set_fields()
+
+    @property
+    def released(self):
+        """Was it released?"""
+        return self._held is None
+
+    def release(self):
+        """Drops its tensors. What the program still holds of them, and what
+        other versions share, stays, as do those of the newest version, which
+        the follow needs until it returns a newer one. It may be called
+        again."""
+        self._held = self._form = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.release()
+
+
+def _again(store, name, prefix, timeout):
+    return Follow(store, name, prefix=prefix, timeout=timeout)
+
+
+class Follow(_tarn.FollowBase):
+    """The versions of a set, or of all names below a prefix, one after the
+    other: an iterator that sleeps until there is a newer one. See
+    Store.follow.
+
+    It holds the two newest versions that it has returned, current and
+    previous, until they are released, a newer one comes, or it is closed; so
+    work that began with the older one ends in peace, and memory has two
+    generations of what changed at most, unless the program holds more. One
+    thread at a time may wait with it; others begin their own."""
+
+    def __new__(cls, store, name=None, *, prefix=None, timeout=None):
+        if (name is None) == (prefix is None):
+            raise TypeError("follow takes the name of a set or prefix=")
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"a set is named by a str, not {name!r}")
+        if name is not None and (not name or name.endswith("/")):
+            raise ValueError(f"{name!r} is no name of a set; prefix={name!r} "
+                             "follows all names that begin so")
+        return super().__new__(cls, store, prefix if name is None
+                               else f"{name}/")
+
+    def __init__(self, store, name=None, *, prefix=None, timeout=None):
+        self._store, self._timeout = store, timeout
+        self._name, self._prefix = name, prefix
+        self._current = self._previous = None
+        self._known = {}  # the Tensors of the newest version, also released
+
+    def __reduce__(self):
+        return _again, (self._store, self._name, self._prefix, self._timeout)
+
+    def __repr__(self):
+        what = repr(self._name) if self._prefix is None else \
+            f"prefix={self._prefix!r}"
+        at = self.version
+        return f"<tarn.Follow {what}: {f'commit {at}' if at else 'no version'}>"
+
+    @property
+    def current(self):
+        """The Version that was returned last, or None."""
+        return self._current
+
+    @property
+    def previous(self):
+        """The Version before that, or None."""
+        return self._previous
+
+    @property
+    def version(self):
+        """The commit of the current version; 0: there was none so far."""
+        return 0 if self._current is None else self._current.version
+
+    def _take(self, found, fresh):
+        """The next version, of full names."""
+        commit, tensors, versions = found
+        fresh = set(fresh)
+        for name in tensors.keys() & self._known.keys():
+            if name not in fresh:
+                tensors[name] = self._known[name]
+        changed, removed = fresh, self._known.keys() - tensors.keys()
+        self._known, form = tensors, None
+        if self._prefix is None:
+            skip = len(self._name) + 1
+            form = tensors.get(f"{self._name}/{_FIELDS}")
+            tensors, versions, changed, removed = (
+                _below(skip, dict, tensors), _below(skip, dict, versions),
+                _below(skip, set, changed), _below(skip, set, removed))
+        else:
+            tensors = dict(tensors)
+        version = Version(commit, tensors, versions, frozenset(changed),
+                          frozenset(removed), form)
+        self._previous, self._current = self._current, version
+        return version
+
+    def _newer(self, timeout):
+        """The next version, or None after the timeout."""
+        found = self._next(timeout)
+        return None if found is None else self._take(*found)
+
+    def next(self, timeout=None):
+        """Sleeps until there is a newer version than the current one, and
+        returns the newest: versions that came and went in between are skipped.
+        The first call waits for the set if it is not there. timeout is in
+        seconds; None: for ever.
+
+        TimeoutError: there was none in time. NotFoundError: all names of the
+        set were removed, which is told once: the next call waits until it is
+        published again. ConnectionResetError: the daemon is gone; versions
+        that are held stay valid, and a new Store follows what a new daemon
+        has. After any other error the call may be repeated."""
+        version = self._newer(timeout)
+        if version is None:
+            since = f"newer than commit {self.version} of " if self.version \
+                else "as "
+            raise TimeoutError(errno.ETIMEDOUT, f"follow: nothing was published "
+                               f"{since}{self._what()} within {timeout} s")
+        return version
+
+    def latest(self):
+        """The newest version, without waiting: one that is newer than the
+        current one, or else that one. NotFoundError: nothing is there."""
+        version = self._newer(0)
+        if version is None and self._current is None:
+            raise _tarn.NotFoundError(
+                errno.ENOENT, f"follow: nothing is published as {self._what()}"
+                "; next() waits for it")
+        return self._current
+
+    def _what(self):
+        return f"'{self._name}/'" if self._prefix is None \
+            else f"'{self._prefix}'"
+
+    def close(self):
+        """Ends it, and drops the versions that it holds; those that the program
+        holds stay. It may be called again."""
+        self._end()
+        self._current = self._previous = None
+        self._known = {}
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.next(self._timeout)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+
+def _below(skip, kind, names):
+    """Names without the set's prefix, and without that of its fields."""
+    if kind is set:
+        return {n[skip:] for n in names} - {_FIELDS}
+    return {n[skip:]: v for n, v in names.items() if n[skip:] != _FIELDS}
