@@ -16,8 +16,9 @@
 struct follow {
 	PyObject_HEAD
 	tarn_follow *follow; /* NULL: it is closed */
-	uint64_t given;      /* the commit of what was returned last */
-	atomic_flag busy;    /* a thread uses it, perhaps without the GIL */
+	/* Of which none was made so far, since an exception came between. */
+	struct tarn_snapshot *pending;
+	atomic_flag busy; /* a thread uses it, perhaps without the GIL */
 };
 
 static struct follow *of(PyObject *self)
@@ -57,8 +58,12 @@ static void follow_free(PyObject *self)
 {
 	tarn_follow *follow = of(self)->follow;
 
+	struct tarn_snapshot *pending = of(self)->pending;
+
 	of(self)->follow = NULL;
+	of(self)->pending = NULL;
 	Py_BEGIN_ALLOW_THREADS
+	tarn_snapshot_free(pending);
 	tarn_follow_free(follow);
 	Py_END_ALLOW_THREADS
 }
@@ -124,10 +129,28 @@ static PyObject *fresh_names(const struct tarn_snapshot *s, uint64_t since)
 	return list;
 }
 
-static PyObject *next_locked(PyObject *self, double deadline)
+/* A version of what is pending, which stays pending if a signal comes before it
+ * is the follow's current one: the next call's version then has its changes. */
+static PyObject *make_version(PyObject *self, uint64_t since)
+{
+	const struct tarn_snapshot *s = of(self)->pending;
+	PyObject *found = snapshot_tuple(s);
+	PyObject *fresh = found ? fresh_names(s, since) : NULL;
+	PyObject *version = NULL;
+
+	if (fresh)
+		version =
+			PyObject_CallMethod(self, "_take", "OO", found, fresh);
+	Py_XDECREF(found);
+	Py_XDECREF(fresh);
+	if (version)
+		of(self)->pending = tarn_snapshot_free(of(self)->pending);
+	return version;
+}
+
+static PyObject *next_locked(PyObject *self, double deadline, uint64_t since)
 {
 	struct tarn_snapshot *s = NULL;
-	PyObject *found, *fresh, *all = NULL;
 	int r;
 
 	if (!of(self)->follow) {
@@ -135,31 +158,41 @@ static PyObject *next_locked(PyObject *self, double deadline)
 			"the follow is closed; begin another");
 		return NULL;
 	}
+	if (of(self)->pending)
+		deadline = DEADLINE_NOW;
 	r = wait_slices(of(self)->follow, deadline, &s);
-	if (r == -ETIMEDOUT && !PyErr_Occurred())
+	if (PyErr_Occurred())
+		return NULL;
+	if (r == -ETIMEDOUT && !of(self)->pending)
 		Py_RETURN_NONE;
-	if (r < 0)
+	/* It is gone by now. */
+	if (r == -ENOENT)
+		of(self)->pending = tarn_snapshot_free(of(self)->pending);
+	if (r < 0 && r != -ETIMEDOUT)
 		return raise_lookup(r);
-	found = snapshot_tuple(s);
-	fresh = found ? fresh_names(s, of(self)->given) : NULL;
-	if (fresh)
-		all = Py_BuildValue("OO", found, fresh);
-	Py_XDECREF(found);
-	Py_XDECREF(fresh);
-	if (all)
-		of(self)->given = s->commit;
-	tarn_snapshot_free(s);
-	return all;
+	if (r >= 0) {
+		tarn_snapshot_free(of(self)->pending);
+		of(self)->pending = s;
+	}
+	return make_version(self, since);
 }
 
-static PyObject *next(PyObject *self, PyObject *timeout)
+/* timeout, and the commit of the current version */
+static PyObject *next(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
 	PyObject *found;
 	double deadline;
+	int64_t since;
 
-	if (deadline_argument(timeout, &deadline) < 0 || enter(self) < 0)
+	if (n_args != 2) {
+		PyErr_SetString(PyExc_TypeError,
+			"_next() takes a timeout and a commit");
 		return NULL;
-	found = next_locked(self, deadline);
+	}
+	if (deadline_argument(args[0], &deadline) < 0 ||
+		int_argument(args[1], &since) < 0 || enter(self) < 0)
+		return NULL;
+	found = next_locked(self, deadline, (uint64_t)since);
 	leave(self);
 	return found;
 }
@@ -177,9 +210,10 @@ static PyObject *end(PyObject *self, PyObject *none)
 /* ---- the type ------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-	{"_next", next, METH_O,
-		"What Follow.next is made of: ((commit, tensors, versions), "
-		"names that\nwere published since), or None after a timeout."},
+	{"_next", EXPORT(next), FAST,
+		"What Follow.next is made of: calls _take((commit, tensors, "
+		"versions),\nnames that were published since) for the next "
+		"version and returns its\nresult, or None after a timeout."},
 	{"_end", end, METH_NOARGS, "Follow.close."},
 	{0},
 };

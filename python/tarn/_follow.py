@@ -104,8 +104,10 @@ class Follow(_tarn.FollowBase):
     def __init__(self, store, name=None, *, prefix=None, timeout=None):
         self._store, self._timeout = store, timeout
         self._name, self._prefix = name, prefix
-        self._current = self._previous = None
-        self._known = {}  # the Tensors of the newest version, also released
+        # The current version, the one before, and all Tensors of the current
+        # one, which may be released: replaced in one step, since a signal may
+        # raise an exception between two.
+        self._state = None, None, {}
 
     def __reduce__(self):
         return _again, (self._store, self._name, self._prefix, self._timeout)
@@ -119,27 +121,29 @@ class Follow(_tarn.FollowBase):
     @property
     def current(self):
         """The Version that was returned last, or None."""
-        return self._current
+        return self._state[0]
 
     @property
     def previous(self):
         """The Version before that, or None."""
-        return self._previous
+        return self._state[1]
 
     @property
     def version(self):
         """The commit of the current version; 0: there was none so far."""
-        return 0 if self._current is None else self._current.version
+        return 0 if self.current is None else self.current.version
 
     def _take(self, found, fresh):
-        """The next version, of full names."""
+        """The next version, of full names; fresh were published since the
+        current one."""
         commit, tensors, versions = found
-        fresh = set(fresh)
-        for name in tensors.keys() & self._known.keys():
-            if name not in fresh:
-                tensors[name] = self._known[name]
-        changed, removed = fresh, self._known.keys() - tensors.keys()
-        self._known, form = tensors, None
+        current, _, known = self._state
+        if commit == self.version:
+            return current  # an exception came after it was made
+        changed, removed = set(fresh), known.keys() - tensors.keys()
+        for name in known.keys() & tensors.keys() - changed:
+            tensors[name] = known[name]
+        known, form = tensors, None
         if self._prefix is None:
             skip = len(self._name) + 1
             form = tensors.get(f"{self._name}/{_FIELDS}")
@@ -150,13 +154,8 @@ class Follow(_tarn.FollowBase):
             tensors = dict(tensors)
         version = Version(commit, tensors, versions, frozenset(changed),
                           frozenset(removed), form)
-        self._previous, self._current = self._current, version
+        self._state = version, current, known
         return version
-
-    def _newer(self, timeout):
-        """The next version, or None after the timeout."""
-        found = self._next(timeout)
-        return None if found is None else self._take(*found)
 
     def next(self, timeout=None):
         """Sleeps until there is a newer version than the current one, and
@@ -169,7 +168,7 @@ class Follow(_tarn.FollowBase):
         published again. ConnectionResetError: the daemon is gone; versions
         that are held stay valid, and a new Store follows what a new daemon
         has. After any other error the call may be repeated."""
-        version = self._newer(timeout)
+        version = self._next(timeout, self.version)
         if version is None:
             since = f"newer than commit {self.version} of " if self.version \
                 else "as "
@@ -180,12 +179,11 @@ class Follow(_tarn.FollowBase):
     def latest(self):
         """The newest version, without waiting: one that is newer than the
         current one, or else that one. NotFoundError: nothing is there."""
-        version = self._newer(0)
-        if version is None and self._current is None:
+        if self._next(0, self.version) is None and self.current is None:
             raise _tarn.NotFoundError(
                 errno.ENOENT, f"follow: nothing is published as {self._what()}"
                 "; next() waits for it")
-        return self._current
+        return self.current
 
     def _what(self):
         return f"'{self._name}/'" if self._prefix is None \
@@ -195,8 +193,7 @@ class Follow(_tarn.FollowBase):
         """Ends it, and drops the versions that it holds; those that the program
         holds stay. It may be called again."""
         self._end()
-        self._current = self._previous = None
-        self._known = {}
+        self._state = None, None, {}
 
     def __iter__(self):
         return self

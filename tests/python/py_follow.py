@@ -208,6 +208,56 @@ def threads():
            lambda: [1 for _ in store.follow("none", timeout=.01)])
 
 
+def interrupted():
+    """An exception, as of a signal, before a version is handed out: the next
+    one has its changes, and mixes nothing."""
+    class Failing(tarn.Follow):
+        fails = None
+
+        def _take(self, found, fresh):
+            if self.fails == "before":
+                raise LookupError("of the test")
+            version = super()._take(found, fresh)
+            if self.fails == "after":
+                raise LookupError("of the test")
+            return version
+
+    store.publish_set("i", {"a": numbers(1), "b": numbers(1)})
+    for fails in "before", "after":
+        follow = Failing(store, "i")
+        one = follow.next()
+        start = one["a"][0]
+        store.publish("i/a", numbers(start + 1))
+        follow.fails = fails
+        raises(LookupError, "of the test", f"an exception {fails} a version",
+               follow.next)
+        follow.fails = None
+        late = follow.next(0)
+        equal((late["a"][0], late["b"] is one["b"], late.changed),
+              (start + 1, True, {"a"}), "the version is not lost")
+        raises(TimeoutError, "", "nor is it returned once more", follow.next,
+               0)
+        follow.fails = fails
+        store.publish("i/a", numbers(start + 2))
+        raises(LookupError, "", "once more", follow.latest)
+        follow.fails = None
+        store.publish("i/b", numbers(start + 3))
+        late = follow.next(0)
+        equal((late["a"][0], late["b"][0], follow.latest() is late),
+              (start + 2, start + 3, True), "what came meanwhile is there")
+        equal(late.changed, {"a", "b"} if fails == "before" else {"b"},
+              "with all that changed since the version before")
+        follow.fails = "before"
+        store.publish("i/a", numbers(start + 4))
+        raises(LookupError, "", "again", follow.latest)
+        if fails == "after":
+            store.publish({}, replace="i/")
+            raises(tarn.NotFoundError, "removed", "it was removed by then",
+                   follow.next)
+            raises(TimeoutError, "", "and is not returned", follow.next, 0)
+        follow.close()
+
+
 def copies():
     follow = store.follow("policy")
     version = follow.next()
@@ -361,6 +411,7 @@ refused()
 generations()
 removed()
 threads()
+interrupted()
 copies()
 together()
 replaced()
