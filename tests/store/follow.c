@@ -239,6 +239,16 @@ static unsigned count_wrong(tarn_follow *follow, unsigned rounds)
 	return wrong;
 }
 
+/* What a child does with the follow that it has from its parent. */
+static void go_on(tarn_follow *follow, unsigned rounds)
+{
+	unsigned wrong = count_wrong(follow, rounds);
+
+	tarn_follow_free(follow);
+	tarn_store_unref(store);
+	_exit(wrong ? 1 : 0);
+}
+
 static void end(pid_t pid)
 {
 	kill(pid, SIGKILL);
@@ -255,7 +265,7 @@ static void test_fast(void)
 	tarn_snapshot_free(next(follow));
 	child = fork();
 	if (child == 0)
-		_exit(count_wrong(follow, rounds) ? 1 : 0);
+		go_on(follow, rounds);
 	is_int(0, count_wrong(follow, rounds),
 		"beside a publisher each snapshot is of one commit, and shares "
 		"what did not change");
@@ -263,7 +273,7 @@ static void test_fast(void)
 	is_int(0, status, "it is so in a child, which goes on with it");
 	child = fork();
 	if (child == 0)
-		_exit(count_wrong(follow, UINT32_MAX) ? 1 : 0);
+		go_on(follow, UINT32_MAX);
 	is_int(0, count_wrong(follow, rounds / 10 + 1), "beside another child");
 	end(child);
 	is_int(0, count_wrong(follow, rounds / 10 + 1),
