@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include <tarn/snapshot.h>
 
@@ -16,6 +17,7 @@
 struct follow {
 	PyObject_HEAD
 	tarn_follow *follow; /* NULL: it is closed */
+	size_t skip;         /* bytes of names that are not shown */
 	/* Of which none was made so far, since an exception came between. */
 	struct tarn_snapshot *pending;
 	atomic_flag busy; /* a thread uses it, perhaps without the GIL */
@@ -29,15 +31,15 @@ static struct follow *of(PyObject *self)
 static PyObject *follow_new(
 	PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-	static char *names[] = {"store", "prefix", NULL};
+	static char *names[] = {"store", "prefix", "whole", NULL};
 	allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
 	PyObject *store, *prefix, *self;
 	tarn_follow *follow;
 	const char *text;
-	int r;
+	int whole, r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O:Follow", names,
-		    store_type, &store, &prefix))
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!Op:Follow", names,
+		    store_type, &store, &prefix, &whole))
 		return NULL;
 	text = text_argument(prefix);
 	if (!text)
@@ -51,6 +53,7 @@ static PyObject *follow_new(
 		return NULL;
 	}
 	of(self)->follow = follow;
+	of(self)->skip = whole ? 0 : strlen(text);
 	return self;
 }
 
@@ -112,19 +115,43 @@ static int wait_slices(
 	return r;
 }
 
-static PyObject *fresh_names(const struct tarn_snapshot *s, uint64_t since)
+/* One that was published since, into {name: Tensor} and {name: version}. */
+static int add_item(const struct tarn_snapshot_item *item, const char *name,
+	PyObject *tensors, PyObject *versions)
 {
-	PyObject *list = PyList_New(0);
+	PyObject *tensor = tensor_wrap_consume(tarn_tensor_ref(item->tensor));
+	PyObject *version = PyLong_FromUnsignedLongLong(item->version);
+	int r = -1;
+
+	if (tensor && version &&
+		PyDict_SetItemString(tensors, name, tensor) >= 0)
+		r = PyDict_SetItemString(versions, name, version);
+	Py_XDECREF(tensor);
+	Py_XDECREF(version);
+	return r;
+}
+
+static int add_fresh(const struct tarn_snapshot *s, size_t skip, uint64_t since,
+	PyObject *tensors, PyObject *versions)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < s->n; i++)
+		if (s->items[i].commit > since)
+			r = add_item(&s->items[i], s->items[i].name + skip,
+				tensors, versions);
+	return r;
+}
+
+static PyObject *list_names(const struct tarn_snapshot *s, size_t skip)
+{
+	PyObject *list = PyList_New((Py_ssize_t)s->n);
 
 	for (size_t i = 0; list && i < s->n; i++) {
-		PyObject *name;
+		PyObject *name = PyUnicode_FromString(s->items[i].name + skip);
 
-		if (s->items[i].commit <= since)
-			continue;
-		name = PyUnicode_FromString(s->items[i].name);
-		if (!name || PyList_Append(list, name) < 0)
+		if (!name || PyList_SetItem(list, (Py_ssize_t)i, name) < 0)
 			Py_CLEAR(list);
-		Py_XDECREF(name);
 	}
 	return list;
 }
@@ -134,15 +161,18 @@ static PyObject *fresh_names(const struct tarn_snapshot *s, uint64_t since)
 static PyObject *make_version(PyObject *self, uint64_t since)
 {
 	const struct tarn_snapshot *s = of(self)->pending;
-	PyObject *found = snapshot_tuple(s);
-	PyObject *fresh = found ? fresh_names(s, since) : NULL;
-	PyObject *version = NULL;
+	size_t skip = of(self)->skip;
+	PyObject *tensors = PyDict_New(), *versions = PyDict_New();
+	PyObject *names = list_names(s, skip), *version = NULL;
 
-	if (fresh)
-		version =
-			PyObject_CallMethod(self, "_take", "OO", found, fresh);
-	Py_XDECREF(found);
-	Py_XDECREF(fresh);
+	if (tensors && versions && names &&
+		add_fresh(s, skip, since, tensors, versions) >= 0)
+		version = PyObject_CallMethod(self, "_take", "KOOO",
+			(unsigned long long)s->commit, tensors, versions,
+			names);
+	Py_XDECREF(tensors);
+	Py_XDECREF(versions);
+	Py_XDECREF(names);
 	if (version)
 		of(self)->pending = tarn_snapshot_free(of(self)->pending);
 	return version;
@@ -211,9 +241,10 @@ static PyObject *end(PyObject *self, PyObject *none)
 
 static PyMethodDef methods[] = {
 	{"_next", EXPORT(next), FAST,
-		"What Follow.next is made of: calls _take((commit, tensors, "
-		"versions),\nnames that were published since) for the next "
-		"version and returns its\nresult, or None after a timeout."},
+		"What Follow.next is made of: calls _take(commit, tensors, "
+		"versions, names)\nfor the next version, with all names but "
+		"only those tensors that were\npublished since, and returns "
+		"its result; or None after a timeout."},
 	{"_end", end, METH_NOARGS, "Follow.close."},
 	{0},
 };

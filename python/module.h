@@ -334,12 +334,6 @@ int progress_load_step(
  * result. */
 int progress_end(struct progress_call *p, int r);
 
-/* ---- snapshot.c ---------------------------------------------------- */
-
-struct tarn_snapshot;
-/* (commit, {name: Tensor}, {name: version}) */
-PyObject *snapshot_tuple(const struct tarn_snapshot *s);
-
 /* ---- nodes.c ------------------------------------------------------- */
 
 /* The number of a NUMA node: -1 for None, and what the library refuses for a

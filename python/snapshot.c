@@ -31,7 +31,7 @@ static int fill(
 	return r;
 }
 
-PyObject *snapshot_tuple(const struct tarn_snapshot *s)
+static PyObject *hand_out(const struct tarn_snapshot *s)
 {
 	PyObject *tensors = PyDict_New(), *versions = PyDict_New();
 	PyObject *found = NULL;
@@ -55,7 +55,7 @@ static PyObject *take_below(tarn_store *store, const char *prefix)
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_system(r);
-	found = snapshot_tuple(s);
+	found = hand_out(s);
 	tarn_snapshot_free(s);
 	return found;
 }
@@ -79,7 +79,7 @@ static PyObject *take_names(tarn_store *store, PyObject *tuple)
 		Py_BEGIN_ALLOW_THREADS
 		r = tarn_store_snapshot_names(store, names, n, &s);
 		Py_END_ALLOW_THREADS
-		found = r < 0 ? raise_lookup(r) : snapshot_tuple(s);
+		found = r < 0 ? raise_lookup(r) : hand_out(s);
 		tarn_snapshot_free(s);
 	}
 	PyMem_Free(names);

@@ -98,16 +98,16 @@ class Follow(_tarn.FollowBase):
         if name is not None and (not name or name.endswith("/")):
             raise ValueError(f"{name!r} is no name of a set; prefix={name!r} "
                              "follows all names that begin so")
-        return super().__new__(cls, store, prefix if name is None
-                               else f"{name}/")
+        return super().__new__(cls, store, f"{name}/" if prefix is None
+                               else prefix, prefix is not None)
 
     def __init__(self, store, name=None, *, prefix=None, timeout=None):
         self._store, self._timeout = store, timeout
         self._name, self._prefix = name, prefix
-        # The current version, the one before, and all Tensors of the current
-        # one, which may be released: replaced in one step, since a signal may
-        # raise an exception between two.
-        self._state = None, None, {}
+        # The current version, the one before, and all Tensors and versions of
+        # names of the current one, which may be released: replaced in one step,
+        # since a signal may raise an exception between two.
+        self._state = None, None, {}, {}
 
     def __reduce__(self):
         return _again, (self._store, self._name, self._prefix, self._timeout)
@@ -133,28 +133,25 @@ class Follow(_tarn.FollowBase):
         """The commit of the current version; 0: there was none so far."""
         return 0 if self.current is None else self.current.version
 
-    def _take(self, found, fresh):
-        """The next version, of full names; fresh were published since the
-        current one."""
-        commit, tensors, versions = found
-        current, _, known = self._state
+    def _take(self, commit, fresh, versions, names):
+        """The next version, of names without the set's prefix; fresh and
+        versions have those that were published since the current one."""
+        current, _, known, known_versions = self._state
         if commit == self.version:
             return current  # an exception came after it was made
-        changed, removed = set(fresh), known.keys() - tensors.keys()
-        for name in known.keys() & tensors.keys() - changed:
-            tensors[name] = known[name]
-        known, form = tensors, None
+        changed, removed = set(fresh), known.keys() - names
+        known, known_versions = known | fresh, known_versions | versions
+        for name in removed:
+            del known[name], known_versions[name]
+        tensors, versions, form = dict(known), dict(known_versions), None
         if self._prefix is None:
-            skip = len(self._name) + 1
-            form = tensors.get(f"{self._name}/{_FIELDS}")
-            tensors, versions, changed, removed = (
-                _below(skip, dict, tensors), _below(skip, dict, versions),
-                _below(skip, set, changed), _below(skip, set, removed))
-        else:
-            tensors = dict(tensors)
+            form = tensors.pop(_FIELDS, None)
+            versions.pop(_FIELDS, None)
+            changed.discard(_FIELDS)
+            removed.discard(_FIELDS)
         version = Version(commit, tensors, versions, frozenset(changed),
                           frozenset(removed), form)
-        self._state = version, current, known
+        self._state = version, current, known, known_versions
         return version
 
     def next(self, timeout=None):
@@ -193,7 +190,7 @@ class Follow(_tarn.FollowBase):
         """Ends it, and drops the versions that it holds; those that the program
         holds stay. It may be called again."""
         self._end()
-        self._state = None, None, {}
+        self._state = None, None, {}, {}
 
     def __iter__(self):
         return self
@@ -207,9 +204,3 @@ class Follow(_tarn.FollowBase):
     def __exit__(self, *exception):
         self.close()
 
-
-def _below(skip, kind, names):
-    """Names without the set's prefix, and without that of its fields."""
-    if kind is set:
-        return {n[skip:] for n in names} - {_FIELDS}
-    return {n[skip:]: v for n, v in names.items() if n[skip:] != _FIELDS}

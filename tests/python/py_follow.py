@@ -214,10 +214,10 @@ def interrupted():
     class Failing(tarn.Follow):
         fails = None
 
-        def _take(self, found, fresh):
+        def _take(self, *args):
             if self.fails == "before":
                 raise LookupError("of the test")
-            version = super()._take(found, fresh)
+            version = super()._take(*args)
             if self.fails == "after":
                 raise LookupError("of the test")
             return version
