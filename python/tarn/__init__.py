@@ -76,10 +76,36 @@ def from_numpy(array, dtype=None):
     return _conversions.to_tensor(array, dtype)
 
 
+def from_arrow(source, *, columns=None):
+    """Tensors over what is in Arrow's memory: an array or a batch of records
+    (__arrow_c_array__), or a table, a chunked array, a frame of polars or pandas
+    (__arrow_c_stream__). pyarrow is not needed.
+
+    Of an array it is a Tensor; where records have any number of values, as lists,
+    text and bytes have, a pair of Tensors, values and offsets: record i is
+    values[offsets[i]:offsets[i + 1]]; text and bytes are U8. Lists of a fixed
+    size N have the shape (records, N). Of a batch it is a dict of these, by the
+    names of the columns, those of a structure as NAME.FIELD; of what has
+    __arrow_c_stream__ alone a list, an entry for each chunk. columns: names of
+    those to take; others may be of any type.
+
+    Nothing is copied but booleans, which Arrow packs into bits. Dates, times and
+    durations are their integers. Tensors are read-only, and keep the memory: it
+    is given back when the last one is gone, in the thread that drops it.
+
+    TypeError: source has neither. ValueError: a column has nulls, or a type that
+    no tensor has, and which. KeyError: there is no such column. OSError: the
+    stream failed. May be called in any thread."""
+    from . import _arrow_c
+    return _arrow_c.from_arrow(source, columns)
+
+
 __all__ = ["Channel", "Dtype", "File", "Follow", "Item", "Loaded",
-           "NotFoundError", "OnDevice", "Parts", "Receiver", "Refit", "Sender", "Slot",
-           "Snapshot", "Store", "Tensor", "Version", "__version__", "arange",
+           "NotFoundError", "OnDevice", "Parts", "Receiver", "Refit", "Sender",
+           "Slot", "Snapshot", "Store", "Tensor", "Version", "__version__",
+           "arange",
            "default_store", "dtypes", "empty",
-           "equal", "from_dlpack", "from_numpy", "full", "install",
+           "equal", "from_arrow", "from_dlpack", "from_numpy", "full",
+           "install",
            "load", "node_of_device", "node_of_pci", "ones", "open", "receiver",
            "safe_open", "same_storage", "save", "sender", "tensor", "zeros"]

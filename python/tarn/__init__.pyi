@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+from collections.abc import Iterable
 from typing import Any
 
 from ._channel import (Receiver as Receiver, Sender as Sender,
@@ -25,3 +26,4 @@ from ._tarn import (Channel as Channel, Dtype as Dtype, DtypeLike,
 __all__: list[str]
 
 def from_numpy(array: Any, dtype: DtypeLike | None = None) -> Tensor: ...
+def from_arrow(source: Any, *, columns: Iterable[str] | None = None) -> Any: ...

@@ -1,31 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Columns of Arrow as tensors, without a copy: files of Hugging Face's datasets,
-IPC files and streams, and whatever has __arrow_c_stream__.
+IPC files and streams, and whatever has __arrow_c_stream__ or __arrow_c_array__.
 
-A column is rows, one for each record, or values with offsets: record i is
-values[offsets[i]:offsets[i + 1]]. Parsing is pyarrow's; what is here takes the
-buffers that it found. A file is mapped, so its pages are the page cache's, and
-shared by all processes that read it; it must not shrink meanwhile.
+The latter are _arrow_c's. Parsing a file is pyarrow's; what is here takes the
+buffers that it found, whose sizes it knows, which the C interface does not tell.
+A file is mapped, so its pages are the page cache's, and shared by all processes
+that read it; it must not shrink meanwhile.
 """
-from typing import NamedTuple
-
-from . import _conversions, _tarn
+from . import _arrow_c, _conversions, _tarn
+from ._arrow_c import TYPED, Column
 
 # Arrow's names of types whose values lie side by side, as ours.
 FIXED = {"int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16",
          "int32": "I32", "uint32": "U32", "int64": "I64", "uint64": "U64",
          "halffloat": "F16", "float": "F32", "double": "F64",
          "date32[day]": "I32", "date64[ms]": "I64"}
-TYPED = {"I8": "<i1", "U8": "<u1", "I16": "<i2", "U16": "<u2", "I32": "<i4",
-         "U32": "<u4", "I64": "<i8", "U64": "<u8", "F16": "<f2", "F32": "<f4",
-         "F64": "<f8"}
-
-
-class Column(NamedTuple):
-    """values: a tensor; offsets: I32 or I64, one more than there are records,
-    where records have any number of values; None: each has one row."""
-    values: _tarn.Tensor
-    offsets: _tarn.Tensor | None
 
 
 def _pyarrow():
@@ -136,8 +125,6 @@ def _add(pa, columns, name, array):
 
 
 def _batches(pa, source):
-    if hasattr(source, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(source)
     mapped = pa.memory_map(str(source))
     is_file = mapped.read_at(6, 0) == b"ARROW1" if mapped.size() >= 6 else False
     if not is_file:
@@ -146,14 +133,22 @@ def _batches(pa, source):
     return (reader.get_batch(i) for i in range(reader.num_record_batches))
 
 
+def has_arrow(source):
+    return hasattr(source, "__arrow_c_array__") or \
+        hasattr(source, "__arrow_c_stream__")
+
+
 def read(source, columns=None):
     """A dict of Columns for each batch of records, in their order.
 
     source: the path of an IPC file or stream, as Hugging Face's datasets keep
-    them (data-*.arrow), or an object with __arrow_c_stream__: a table of pyarrow,
-    a frame of polars or pandas. columns: names of those to read; others may have
+    them (data-*.arrow), which needs pyarrow; or an object with
+    __arrow_c_stream__ or __arrow_c_array__: a table or a batch of pyarrow, a
+    frame of polars or pandas. columns: names of those to read; others may have
     types that are no tensors'. ValueError: a column has nulls, or a type that no
     tensor has."""
+    if has_arrow(source):
+        return _arrow_c.batches(source, columns)
     pa = _pyarrow()
     read_all = []
     for batch in _batches(pa, source):

@@ -62,8 +62,8 @@ def _records(batch):
 def arrow(sources, columns=None):
     """A Source of the records of Arrow files: of one path or several, of IPC
     files or streams as Hugging Face's datasets keep them (data-*.arrow), one
-    after another; or of objects with __arrow_c_stream__, such as a table of
-    pyarrow or a frame of polars.
+    after another; or of objects with __arrow_c_stream__ or __arrow_c_array__,
+    such as a table of pyarrow or a frame of polars.
 
     A field is a row of its column, of numbers or lists of a fixed size, or of as
     many values as the record has: lists; text and bytes, which are U8. Fields of
@@ -72,9 +72,9 @@ def arrow(sources, columns=None):
     file must not shrink meanwhile.
 
     ValueError: a column has nulls, or is of a type that no tensor has, or there
-    are no records. ImportError: it needs pyarrow, pip install pyarrow."""
+    are no records. ImportError: files need pyarrow, pip install pyarrow."""
     is_one = isinstance(sources, (str, os.PathLike)) or \
-        hasattr(sources, "__arrow_c_stream__")
+        _arrow.has_arrow(sources)
     given = [sources] if is_one else list(sources)
     given = [os.fspath(s) if isinstance(s, os.PathLike) else s for s in given]
     columns = None if columns is None else list(columns)

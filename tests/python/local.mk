@@ -5,6 +5,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_array_api.py \
 	tests/python/py_array_cases.py \
 	tests/python/py_arrow.py \
+	tests/python/py_arrow_c.py \
 	tests/python/py_arrays.py \
 	tests/python/py_channel.py \
 	tests/python/py_channel_fork.py \
