@@ -129,6 +129,7 @@ lib_libcore_la_SOURCES = \
 	lib/file/file_tensors.c \
 	lib/file/huge_alloc.c \
 	lib/file/huge_alloc.h \
+	lib/file/inflate.c \
 	lib/file/json_tally.c \
 	lib/file/json_tally.h \
 	lib/file/name_index.c \
@@ -156,6 +157,7 @@ lib_libcore_la_SOURCES = \
 	lib/file/write_head.h \
 	lib/file/zip.c \
 	lib/file/zip.h \
+	lib/file/zip_write.c \
 	lib/io/direct.c \
 	lib/io/direct.h \
 	lib/io/disk.c \
@@ -497,6 +499,7 @@ lib_libcore_la_CPPFLAGS = \
 	$(JANSSON_CFLAGS) \
 	$(LIBURING_CFLAGS) \
 	$(XXHASH_CFLAGS) \
+	$(ZLIB_CFLAGS) \
 	-DTARND_PATH='"$(sbindir)/tarnd"' \
 	$(NULL)
 lib_libcore_la_LIBADD = \
@@ -504,6 +507,7 @@ lib_libcore_la_LIBADD = \
 	shm/libshm.la \
 	$(JANSSON_LIBS) \
 	$(LIBURING_LIBS) \
+	$(ZLIB_LIBS) \
 	-lm \
 	$(NULL)
 

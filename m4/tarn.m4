@@ -309,6 +309,7 @@ AS_IF([test "x$enable_bundle" != xno], [
 		[$tarn_shared])
 	TARN_ARCHIVE([LIBURING], [uring], [io_uring_queue_init],
 		[liburing-dev], [$tarn_shared])
+	TARN_ARCHIVE([ZLIB], [z], [inflate], [zlib1g-dev], [$tarn_shared])
 	TARN_ARCHIVE([INIH], [inih], [ini_parse], [libinih-dev])
 	# No path of this machine is written into what others will have.
 	hardcode_libdir_flag_spec=

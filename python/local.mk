@@ -232,6 +232,7 @@ EXTRA_DIST += \
 	python/licenses/jansson.txt \
 	python/licenses/liburing.txt \
 	python/licenses/xxhash.txt \
+	python/licenses/zlib.txt \
 	python/pyproject.toml \
 	python/wheel_backend.py \
 	scripts/wheel \

@@ -2,7 +2,8 @@
 /*
  * Zip archives with tensors: PyTorch's checkpoints, a pickle that tells of
  * records, and numpy's .npz, a .npy file in each record. Their bytes are used
- * where they lie: zip.c knows where, and which are stored as they are.
+ * where they lie: zip.c knows where. Where some are compressed that is in memory,
+ * see inflate.c.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -89,13 +90,10 @@ static int add_array(struct tarn_file *file, const struct zip_record *record)
 		.offset = record->offset, .size = record->size, .part = true};
 	char shown[FILE_TEXT_MAX], magic[6];
 	struct tarn_file_entry array = {0}, *tensor;
-	int r = zip_stored(record);
-
-	if (r < 0)
-		return r;
-	r = record->size < sizeof(magic)
-		    ? -EBADMSG
-		    : file_read_at(file, magic, sizeof(magic), record->offset);
+	int r = record->size < sizeof(magic)
+			? -EBADMSG
+			: file_read_at(
+				  file, magic, sizeof(magic), record->offset);
 	file_clean(record->name, record->name_size, shown);
 	if (r == -EBADMSG || (r >= 0 && memcmp(magic, "\x93NUMPY", 6) != 0))
 		return tarn_fail(EBADMSG, "record '%s' is no .npy file", shown);
@@ -143,12 +141,37 @@ static bool all_arrays(const struct zip *zip)
 	return true;
 }
 
+/* Of an archive that is refused nothing is inflated. */
+static bool wants_inflating(const struct zip *zip)
+{
+	if (!all_arrays(zip) && (!find_record(zip, "/data.pkl") ||
+					find_record(zip, "/constants.pkl")))
+		return false;
+	for (size_t i = 0; i < zip->count; i++)
+		if (zip->records[i].method || zip->records[i].encrypted)
+			return true;
+	return false;
+}
+
+/* From here on the file is another, of which no byte was read yet. */
+static int read_inflated(struct tarn_file *file, struct zip *zip)
+{
+	int fd = -1, r = zip_inflate(file, zip, &fd);
+
+	if (r >= 0)
+		r = file_replace_consume_fd(file, fd);
+	*zip = (struct zip) {0};
+	return r < 0 ? r : zip_read(file, zip);
+}
+
 int archive_read(struct tarn_file *file)
 {
 	struct zip zip = {0};
 	const struct zip_record *pickle;
 	int r = zip_read(file, &zip);
 
+	if (r >= 0 && wants_inflating(&zip))
+		r = read_inflated(file, &zip);
 	if (r < 0)
 		return r;
 	if (all_arrays(&zip))
@@ -164,8 +187,6 @@ int archive_read(struct tarn_file *file)
 			"a zip archive of %zu records that is neither a "
 			"PyTorch checkpoint (it has no data.pkl) nor an .npz",
 			zip.count);
-	r = zip_stored(pickle);
-	if (r >= 0)
-		r = checkpoint_read(file, &zip, pickle);
+	r = checkpoint_read(file, &zip, pickle);
 	return r < 0 ? r : finish(file, "pytorch");
 }

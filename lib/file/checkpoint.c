@@ -122,16 +122,12 @@ static int place(const struct walk *w, const struct pickle_tensor *t,
 	uint64_t size = (uint64_t)tarn_dtype_bits(t->storage->dtype) / 8;
 	uint64_t reach, end, bytes;
 	char shown[FILE_TEXT_MAX], key[FILE_TEXT_MAX];
-	int r;
 
 	if (!record)
 		return tarn_fail(EBADMSG,
 			"there is no record of tensor '%s', data/%s",
 			shown_path(w, shown),
 			file_clean(t->storage->key, t->storage->key_size, key));
-	r = zip_stored(record);
-	if (r < 0)
-		return r;
 	if (mul_u64(t->storage->numel, size, &bytes) || bytes > record->size)
 		return tarn_fail(EBADMSG,
 			"tensor '%s' is of a storage of %" PRIu64
@@ -384,9 +380,7 @@ static int check_order(struct tarn_file *file, const struct zip *zip,
 		return file_no_memory("a name");
 	record = zip_find(zip, name.bytes, name.size);
 	/* Older ones have no such record, and were all little-endian. */
-	if (record)
-		r = zip_stored(record);
-	if (r >= 0 && record && record->size >= sizeof(order))
+	if (record && record->size >= sizeof(order))
 		r = file_read_at(file, order, sizeof(order), record->offset);
 	if (r >= 0 && memcmp(order, "lit", 3) != 0)
 		return tarn_fail(ENOTSUP,

@@ -222,6 +222,7 @@ static int open_version(
 	int fd, const char *path, bool by_path, bool part, tarn_file **ret)
 {
 	tarn_file *file = new_file(fd, path, by_path, part);
+	bool inflated;
 	int r, changed;
 
 	if (!file)
@@ -233,13 +234,18 @@ static int open_version(
 		changed = file_check_version(file, "while its header was read");
 		r = changed < 0 ? changed : r;
 	}
+	/* Another descriptor than it was given: see inflate.c. */
+	inflated = file->fd != fd;
 	if (r >= 0 && !file->shards)
 		r = make_storage(file);
 	if (r < 0) {
-		file->fd = -1;
+		if (file->fd == fd)
+			file->fd = -1;
 		tarn_file_unref(file);
 		return r;
 	}
+	if (inflated)
+		fd_close(fd);
 	*ret = file;
 	return 0;
 }

@@ -77,6 +77,11 @@ int file_read_begin(struct tarn_file *file);
 int file_read_end(struct tarn_file *file);
 void file_read_drop(struct tarn_file *file);
 
+/* The bytes of fd take the place of the file's, of which no digest is wanted any
+ * more; reading begins anew. fd is closed on failure. -ESTALE: the file changed
+ * meanwhile. */
+int file_replace_consume_fd(struct tarn_file *file, int fd);
+
 /* 0 if the file is the version that was parsed, by its stamps; otherwise
  * -ESTALE. */
 int file_check_version(const struct tarn_file *file, const char *when);

@@ -114,6 +114,23 @@ int file_read_end(struct tarn_file *file)
 	return 0;
 }
 
+int file_replace_consume_fd(struct tarn_file *file, int fd)
+{
+	int r = file_check_version(file, "while it was inflated");
+
+	if (r >= 0)
+		r = identity_of(fd, &file->version.identity);
+	if (r < 0) {
+		fd_close(fd);
+		return r;
+	}
+	/* The one before is the opener's, which closes it. */
+	file->fd = fd;
+	file->size = file->version.identity.size;
+	file_read_drop(file);
+	return file_read_begin(file);
+}
+
 void file_read_drop(struct tarn_file *file)
 {
 	if (file->reading)

@@ -22,6 +22,7 @@
 #define LOCAL_SIZE 30u
 #define COMMENT_MAX 65535u
 #define EXTRA_64 1u
+#define DEFLATED 8u
 
 /* A checkpoint of 100,000 tensors has some 10 MB of it. Picked. */
 #define DIRECTORY_MAX (1u << 30)
@@ -165,17 +166,17 @@ static bool read_extra(const unsigned char *p, const unsigned char *end,
 	return true;
 }
 
-int zip_stored(const struct zip_record *record)
+int zip_readable(const struct zip_record *record)
 {
 	char shown[FILE_TEXT_MAX];
 
 	file_clean(record->name, record->name_size, shown);
 	if (record->encrypted)
 		return tarn_fail(ENOTSUP, "record '%s' is encrypted", shown);
-	if (record->method)
+	if (record->method && record->method != DEFLATED)
 		return tarn_fail(ENOTSUP,
-			"record '%s' is compressed (zip's method %u); tarn "
-			"reads records where they lie: save it with "
+			"record '%s' is compressed by zip's method %u; tarn "
+			"knows stored and deflated ones: save it with "
 			"numpy.savez, or torch.save",
 			shown, record->method);
 	return 0;
@@ -211,6 +212,8 @@ static int read_entry(struct tarn_file *file, const unsigned char **at,
 		return file_no_memory("the names of an archive");
 	ret->name_size = n_name;
 	ret->size = stored;
+	ret->whole = size;
+	ret->crc = u32_at(p + 16);
 	/* A folder has nothing that could be compressed. */
 	ret->method = stored ? u16_at(p + 10) : 0;
 	ret->encrypted = stored && u16_at(p + 8) & 1;

@@ -13,6 +13,8 @@ struct zip_record {
 	size_t name_size;
 	uint64_t offset; /* of its first byte in the file */
 	uint64_t size;   /* bytes there */
+	uint64_t whole;  /* bytes they become: as many where not compressed */
+	uint32_t crc;    /* of those */
 	unsigned method; /* of compression; 0: none */
 	bool encrypted;
 };
@@ -30,9 +32,26 @@ struct zip {
  */
 int zip_read(struct tarn_file *file, struct zip *ret);
 
-/* 0: its bytes are stored as they are. -ENOTSUP: they are compressed or
- * encrypted. Asked before they are read. */
-int zip_stored(const struct zip_record *record);
+/* 0: its bytes are stored as they are, or deflated. -ENOTSUP: they are
+ * compressed otherwise, or encrypted. */
+int zip_readable(const struct zip_record *record);
+
+/*
+ * Writes the same records, stored as they are, as an archive into a sealed memfd
+ * of the caller's. -EBADMSG: one is not what it declares. -ENOMEM: what they
+ * declare is more memory than there is.
+ */
+int zip_inflate(struct tarn_file *file, const struct zip *zip, int *ret_fd);
+
+/* The headers of that archive. Each local one is behind the record before it,
+ * and ends where its own record begins. */
+#define ZIP_LOCAL_SIZE 30u
+#define ZIP_ENTRY_SIZE (46u + 28u)
+#define ZIP_END_SIZE (56u + 20u + 22u)
+void zip_write_local(
+	unsigned char *p, const struct zip_record *record, uint64_t at);
+void zip_write_directory(unsigned char *base, const struct zip_record *records,
+	size_t count, uint64_t directory);
 
 /* The record of that name; NULL: there is none. */
 const struct zip_record *zip_find(

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Any bytes as a zip archive: a PyTorch checkpoint or an .npz. What is accepted
- * are tensors that lie in the file, whatever strides they have, and whose
+ * are tensors that lie in the file, or in the one that it is inflated to, whatever strides they have, and whose
  * elements are read from where those lead.
  */
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tarn/error.h>
 
@@ -56,7 +58,7 @@ static void judge_bytes(tarn_file *file, const struct tarn_file_entry *t,
 	tarn_tensor_unref(tensor);
 }
 
-static void judge(tarn_file *file, const uint8_t *bytes, size_t size)
+static void judge_all(tarn_file *file, const uint8_t *bytes, size_t size)
 {
 	uint64_t offset, all, before = 0;
 	int n_read = 0;
@@ -84,6 +86,19 @@ static void judge(tarn_file *file, const uint8_t *bytes, size_t size)
 	}
 }
 
+/* Where records were compressed the file is another, which holds them all. */
+static void judge(tarn_file *file)
+{
+	int fd = tarn_file_fd(file);
+	off_t size = lseek(fd, 0, SEEK_END);
+	uint8_t *bytes = size < 0 ? NULL : malloc((size_t)size + 1);
+
+	if (!bytes || pread(fd, bytes, (size_t)size, 0) != size)
+		bail("the file has other than %lld bytes", (long long)size);
+	judge_all(file, bytes, (size_t)size);
+	free(bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	tarn_file *file;
@@ -93,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	file = file_judge_open(bytes, size);
 	if (!file)
 		return 0;
-	judge(file, bytes, size);
+	judge(file);
 	tarn_file_unref(file);
 	return 0;
 }

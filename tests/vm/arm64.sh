@@ -10,7 +10,7 @@ triplet=aarch64-linux-gnu strip=$triplet-strip
 vm=$top_builddir/vm/arm64
 kernel=$vm/linux sysroot=$vm/sysroot
 cross_packages=(libc6-dev libinih-dev libjansson-dev liburing-dev libnuma-dev
-	libxxhash-dev bash busybox-static util-linux)
+	libxxhash-dev zlib1g-dev bash busybox-static util-linux)
 
 # Debian's packages unpacked, as a root that the compiler and the guest use.
 fetch_sysroot() {
