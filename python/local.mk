@@ -177,6 +177,9 @@ PYTHON_TORCH = \
 	python/tarn/torch/collate.py \
 	python/tarn/torch/data.py \
 	python/tarn/torch/data.pyi \
+	python/tarn/torch/dcp.py \
+	python/tarn/torch/dcp.pyi \
+	python/tarn/torch/dcp_metadata.py \
 	python/tarn/torch/devices.py \
 	python/tarn/torch/files.py \
 	python/tarn/torch/files.pyi \

@@ -12,6 +12,9 @@
 
     Batches(tokens, 512)   # of a tarn.data.Dataset, for PyTorch's own loaders
 
+    from tarn.torch.dcp import TarnReader, TarnWriter   # of checkpoints, for
+    dcp.save(state, checkpoint_id="run/7", storage_writer=TarnWriter())
+
     queue.put(tarn.torch.share(x))   # a process that gets it has the same x
 """
 from .._safetensors import SafetensorError

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: MIT
+"""torch.distributed.checkpoint over the store: a checkpoint in memory that all
+processes of a machine share.
+
+    import torch.distributed.checkpoint as dcp
+    from tarn.torch.dcp import TarnReader, TarnWriter
+
+    dcp.save(state, checkpoint_id="run/7", storage_writer=TarnWriter())
+    dcp.load(state, checkpoint_id="run/7", storage_reader=TarnReader())
+
+dcp.async_save takes a TarnWriter too, and as many ranks load as you like, with
+any sharding. All ranks must reach one store. A checkpoint is a set of published
+tensors: store["run/7/net.weight"] is one of them, in any process. It stays
+until its names are removed, or until the machine is restarted.
+"""
+import dataclasses
+import errno
+import io
+import os
+import uuid
+
+import torch
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata, MetadataIndex)
+from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
+from torch.distributed.checkpoint.storage import (
+    StorageReader, StorageWriter, WriteResult)
+from torch.futures import Future
+
+from .. import _conversions, _store, _tarn
+from . import dcp_metadata
+
+__all__ = ["TarnReader", "TarnWriter"]
+
+METADATA = "@metadata"
+STAGED_TTL = 3600  # seconds that tensors of a save that never ends stay
+
+
+class _Storage:
+    """The store and the prefix of a checkpoint."""
+
+    def __init__(self, checkpoint_id=None, *, store=None):
+        self._given = store
+        self.reset(checkpoint_id)
+
+    def reset(self, checkpoint_id=None):
+        """Another checkpoint: the prefix of its names."""
+        if checkpoint_id is not None:
+            self.checkpoint_id = _checked_id(checkpoint_id)
+        elif not hasattr(self, "checkpoint_id"):
+            self.checkpoint_id = None
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id):
+        """Is it a prefix of names?"""
+        try:
+            return bool(_checked_id(checkpoint_id))
+        except (TypeError, ValueError):
+            return False
+
+    @property
+    def store(self):
+        """Where the tensors are."""
+        return _store.default_store() if self._given is None else self._given
+
+    def _prefix(self):
+        if self.checkpoint_id is None:
+            raise ValueError(f"{type(self).__name__} has no checkpoint_id; "
+                             "give it one, or give it to dcp.save or dcp.load")
+        return self.checkpoint_id + "/"
+
+
+def _checked_id(checkpoint_id):
+    text = os.fspath(checkpoint_id)
+    if not isinstance(text, str) or not text.strip("/"):
+        raise ValueError(f"checkpoint_id is {checkpoint_id!r}, which is no "
+                         "prefix of names")
+    return text.rstrip("/")
+
+
+def _done(value):
+    future = Future()
+    future.set_result(value)
+    return future
+
+
+# ---- out ----
+
+
+class TarnWriter(_Storage, StorageWriter):
+    """The storage_writer of dcp.save and dcp.async_save.
+
+    checkpoint_id is the prefix of the tensors' names, and may be given to
+    dcp.save instead; store is the default one where none is given. All names
+    of a checkpoint appear in one moment, when each rank has copied its part,
+    and an older checkpoint of the same prefix is gone in that moment; after an
+    error the older one is there as it was. ValueError: names below the prefix
+    are not of a checkpoint, and would be lost."""
+
+    def set_up_storage_writer(self, is_coordinator, *args, **kwargs):
+        if kwargs.get("use_collectives", True) is False:
+            raise ValueError("TarnWriter publishes all ranks' tensors in one "
+                             "moment, and needs use_collectives=True")
+        if is_coordinator:
+            _refuse_foreign(self.store, self._prefix())
+
+    def prepare_local_plan(self, plan):
+        return plan
+
+    def prepare_global_plan(self, plans):
+        return plans
+
+    def write_data(self, plan, planner):
+        """Copies this rank's part into the store, under names of this save
+        alone."""
+        staged = f"{self._prefix()}@{uuid.uuid4().hex}/"
+        try:
+            return _done([self._write(staged, item, planner)
+                          for item in plan.items])
+        except BaseException:
+            _remove(self.store, staged)
+            raise
+
+    def _write(self, staged, item, planner):
+        data = planner.resolve_data(item)
+        if item.type == WriteItemType.BYTE_IO:
+            name = dcp_metadata.name_of(item.index.fqn)
+            tensor = _bytes_tensor(data.getvalue())
+        else:
+            about = item.tensor_data
+            name = dcp_metadata.name_of(item.index.fqn, about.chunk,
+                                        about.size)
+            tensor = _on_host(item.index.fqn, data)
+        self.store.publish(staged + name, tensor, ttl=STAGED_TTL)
+        return WriteResult(index=item.index, size_in_bytes=tensor.nbytes,
+                           storage_data=(staged, name))
+
+    def finish(self, metadata, results):
+        """Gives what all ranks have copied its names."""
+        prefix, store = self._prefix(), self.store
+        text = dcp_metadata.encode(metadata)
+        staged = [r.storage_data for of_rank in results for r in of_rank]
+        try:
+            found = store.snapshot(names=[a + b for a, b in staged])
+        except _tarn.NotFoundError as e:
+            raise RuntimeError(
+                f"{self.checkpoint_id!r}: what a rank has copied is no longer "
+                "there: another save to this checkpoint_id came in between, "
+                f"this one took over {STAGED_TTL} s, or the ranks have "
+                f"several stores: {e}") from None
+        whole = {prefix + b: found[a + b] for a, b in staged}
+        whole[prefix + METADATA] = _bytes_tensor(text)
+        _refuse_foreign(store, prefix)
+        store.publish(whole, replace=prefix)
+
+
+def _on_host(fqn, tensor):
+    if tensor.layout != torch.strided or tensor.device.type == "meta":
+        raise ValueError(f"{fqn!r} is {tensor.layout} on {tensor.device}, and "
+                         "the store has strided tensors with bytes; use "
+                         ".to_dense(), or a device that has them")
+    return _conversions.to_tensor(tensor.detach().cpu())
+
+
+def _remove(store, prefix):
+    for name in list(store.snapshot(prefix)):
+        try:
+            store.remove(name)
+        except KeyError:
+            pass  # its time has ended
+
+
+def _refuse_foreign(store, prefix):
+    below = [n[len(prefix):] for n in store.snapshot(prefix)]
+    ours = METADATA in below
+    for name in below:
+        if not name.startswith("@") and ("/" in name or not ours):
+            raise ValueError(
+                f"{prefix + name!r} is not of the checkpoint {prefix[:-1]!r}, "
+                "which would replace it; choose another checkpoint_id, or "
+                "remove that name")
+
+
+# ---- in ----
+
+
+class TarnReader(_Storage, StorageReader):
+    """The storage_reader of dcp.load.
+
+    checkpoint_id and store as TarnWriter has them. A rank reads the checkpoint
+    as it stood at one moment, whatever is saved meanwhile, and copies what it
+    needs straight from shared memory; a load fails if its ranks have found two
+    different checkpoints. What is no tensor, such as a step or a learning
+    rate, is pickled in a checkpoint: weights_only, as that of torch.load,
+    allows plain values alone; False runs whatever code the pickle has."""
+
+    def __init__(self, checkpoint_id=None, *, store=None, weights_only=True):
+        super().__init__(checkpoint_id, store=store)
+        self._weights_only = weights_only
+        self._close()
+
+    def reset(self, checkpoint_id=None):
+        super().reset(checkpoint_id)
+        self._close()
+
+    def _close(self):
+        self._found, self._names = {}, {}
+
+    def read_metadata(self):
+        prefix = self._prefix()
+        snapshot = self.store.snapshot(prefix)
+        if prefix + METADATA not in snapshot:
+            raise _tarn.NotFoundError(
+                errno.ENOENT, f"there is no checkpoint {self.checkpoint_id!r} "
+                f"in the store at {self.store.socket}")
+        try:
+            metadata = dcp_metadata.decode(
+                _bytes_of(snapshot[prefix + METADATA]))
+            names = _names(metadata, prefix, snapshot)
+        except ValueError as e:
+            raise ValueError(f"{prefix + METADATA!r} describes no checkpoint: "
+                             f"{e}") from None
+        self._found, self._names = snapshot, names
+        self._version = snapshot.versions[prefix + METADATA]
+        metadata.storage_data = names
+        return metadata
+
+    def set_up_storage_reader(self, metadata, is_coordinator, *args,
+                              **kwargs):
+        self._names = metadata.storage_data
+
+    def prepare_local_plan(self, plan):
+        return dataclasses.replace(plan, storage_data=self._version)
+
+    def prepare_global_plan(self, plans):
+        found = sorted({plan.storage_data for plan in plans})
+        if len(found) > 1:
+            raise RuntimeError(
+                f"{self.checkpoint_id!r} was saved again while the ranks "
+                f"opened it: they have its versions {found}; load it again")
+        return plans
+
+    def read_data(self, plan, planner):
+        """Copies the parts that the plan names; then the checkpoint's memory
+        is let go."""
+        for item in plan.items:
+            source = self._found[self._names[item.storage_index]]
+            if item.type == LoadItemType.BYTE_IO:
+                planner.load_bytes(item, self._plain(item, source))
+            else:
+                _copy(item, source, planner)
+        self._close()
+        return _done(None)
+
+    def _plain(self, item, source):
+        """The bytes of an object that are safe to load: the planner loads
+        whatever it gets."""
+        data = io.BytesIO(_bytes_of(source))
+        if not self._weights_only:
+            return data
+        try:
+            value = torch.load(data, weights_only=True)
+        except Exception as e:
+            raise ValueError(
+                f"{item.storage_index.fqn!r} of {self.checkpoint_id!r} is no "
+                "plain value; TarnReader(weights_only=False) loads it, and "
+                f"runs the code in it: {e}") from None
+        made = io.BytesIO()
+        torch.save(value, made)
+        made.seek(0)
+        return made
+
+
+def _copy(item, source, planner):
+    part = source.torch()
+    for dim, (start, n) in enumerate(zip(item.storage_offsets, item.lengths)):
+        part = part.narrow(dim, start, n)
+    target = planner.resolve_tensor(item).detach()
+    if target.size() != part.size():
+        raise ValueError(f"{item.storage_index.fqn!r}: {list(part.size())} of "
+                         f"it go to {list(target.size())}")
+    target.copy_(part)
+    planner.commit_tensor(item, target)
+
+
+def _bytes_tensor(data):
+    return _conversions.to_tensor(data, "U8")
+
+
+def _bytes_of(tensor):
+    if tensor.dtype != "U8" or tensor.ndim != 1 or \
+            tensor.storage_kind == "device":
+        raise ValueError(f"{tensor!r} is no row of bytes")
+    return bytes(memoryview(tensor.contiguous()))
+
+
+def _names(metadata, prefix, snapshot):
+    """The name of each piece, which is there and is what metadata says."""
+    names = {}
+    for fqn, what in metadata.state_dict_metadata.items():
+        if isinstance(what, BytesStorageMetadata):
+            name = prefix + dcp_metadata.name_of(fqn)
+            if name not in snapshot:
+                raise ValueError(f"there is no {name!r}")
+            names[MetadataIndex(fqn)] = name
+            continue
+        for chunk in what.chunks:
+            name = prefix + dcp_metadata.name_of(fqn, chunk, what.size)
+            _check_piece(name, snapshot, chunk, what.properties.dtype)
+            names[MetadataIndex(fqn, chunk.offsets)] = name
+    return names
+
+
+def _check_piece(name, snapshot, chunk, dtype):
+    if name not in snapshot:
+        raise ValueError(f"there is no {name!r}")
+    tensor = snapshot[name]
+    if tensor.shape != tuple(chunk.sizes) or tensor.dtype != dtype:
+        raise ValueError(f"{name!r} is {tensor.dtype} {tensor.shape}, not "
+                         f"{dtype} {tuple(chunk.sizes)}")

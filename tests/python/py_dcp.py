@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""torch.distributed.checkpoint over the store: what is saved is loaded, by any
+number of ranks; a failed save leaves the older checkpoint; what the store has
+is not trusted."""
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+
+import py_kit as kit
+
+try:
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict_loader import (
+        _load_state_dict_from_keys)
+except ImportError as e:
+    kit.skip_all(f"{e.name} is not installed (python3-torch)")
+if not dist.is_available():
+    kit.skip_all("this torch has no torch.distributed")
+import tarn
+from tarn.torch import dcp_metadata
+from tarn.torch.dcp import TarnReader, TarnWriter
+
+warnings.simplefilter("ignore")  # torch tells of a save by one process
+tmp = os.environ["TMPDIR"]
+
+
+# ---- ranks, each a process that runs this file ----
+
+
+def mesh_and_whole():
+    from torch.distributed.device_mesh import init_device_mesh
+    return (init_device_mesh("cpu", (dist.get_world_size(),)),
+            torch.arange(7 * 9.).reshape(7, 9))
+
+
+def rank_saves():
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    mesh, whole = mesh_and_whole()
+    dcp.save({"rows": distribute_tensor(whole, mesh, [Shard(0)]),
+              "columns": distribute_tensor(whole * 2, mesh, [Shard(1)]),
+              "all": distribute_tensor(whole * 3, mesh, [Replicate()]),
+              "step": 7},
+             checkpoint_id="sharded", storage_writer=TarnWriter())
+
+
+def rank_loads():
+    from torch.distributed.tensor import Shard, distribute_tensor
+    mesh, whole = mesh_and_whole()
+    state = {n: distribute_tensor(torch.zeros(7, 9), mesh, [Shard(d)])
+             for n, d in (("rows", 1), ("columns", 0), ("all", 1))}
+    state["step"] = 0
+    dcp.load(state, checkpoint_id="sharded", storage_reader=TarnReader())
+    for times, name in enumerate(("rows", "columns", "all"), 1):
+        found = state[name].full_tensor()
+        assert torch.equal(found, whole * times), (name, found)
+    assert state["step"] == 7, state
+
+
+def rank_fails():
+    """The last rank cannot say what it has."""
+    state = {"mine": torch.ones(3), "step": 8}
+    planner = Failing() if dist.get_rank() else dcp.DefaultSavePlanner()
+    try:
+        dcp.save(state, checkpoint_id="sharded", planner=planner,
+                 storage_writer=TarnWriter())
+    except dcp.api.CheckpointException:
+        return
+    raise AssertionError("a save of a rank that fails went well")
+
+
+class Failing(dcp.DefaultSavePlanner):
+    """It fails at the first that it is to write."""
+
+    def resolve_data(self, write_item):
+        raise RuntimeError("out of order")
+
+
+class FailingLate(Failing):
+    """It fails at the second."""
+
+    seen = 0
+
+    def resolve_data(self, write_item):
+        self.seen += 1
+        if self.seen == 2:
+            raise RuntimeError("out of order")
+        return dcp.DefaultSavePlanner.resolve_data(self, write_item)
+
+
+def run_ranks(job, n):
+    """Whether all ranks of a job went well."""
+    meeting = os.path.join(tmp, f"{job}{n}")
+    found = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    ranks = [subprocess.Popen([sys.executable, __file__, job, str(r), str(n),
+                               meeting], env=found) for r in range(n)]
+    good = [r.wait() for r in ranks] == [0] * n
+    if os.path.exists(meeting):  # the last rank removes it, or does not
+        os.remove(meeting)
+    return good
+
+
+def be_rank(job, rank, n, meeting):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}",
+                            rank=int(rank), world_size=int(n))
+    {"saves": rank_saves, "loads": rank_loads, "fails": rank_fails}[job]()
+    dist.destroy_process_group()
+
+
+# ---- one process ----
+
+
+def state_of(k):
+    return {"net": {"w": torch.arange(12.).reshape(3, 4) * k,
+                    "t": (torch.arange(6) * k).reshape(2, 3).t(),
+                    "b": torch.tensor([k, -k], dtype=torch.bfloat16),
+                    "flags": torch.tensor([True, False]),
+                    "c": torch.tensor([1 + 2j]) * k,
+                    "none": torch.zeros(0, 3), "one": torch.tensor(k)},
+            "a/b@0:%": torch.full((2,), float(k)),
+            "steps": [k, {"lr": k / 8}], "note": f"of {k}"}
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+def loaded(name, **options):
+    state = state_of(0)
+    dcp.load(state, checkpoint_id=name,
+             storage_reader=TarnReader(**options))
+    return state
+
+
+def saves(store):
+    dcp.save(state_of(1), checkpoint_id="run/1", storage_writer=TarnWriter())
+    kit.ok(same(loaded("run/1"), state_of(1)), "what is saved is loaded")
+    kit.equal(store["run/1/net.w"].tolist(),
+              state_of(1)["net"]["w"].tolist(),
+              "a tensor of a checkpoint has its name in the store")
+    kit.ok(same(_load_state_dict_from_keys(
+        storage_reader=TarnReader("run/1")), state_of(1)),
+        "a state dict is made of the checkpoint alone")
+    dcp.save({"net": {"w": torch.ones(1)}}, storage_writer=TarnWriter("run/1/",
+             store=store))
+    kit.equal(sorted(store.snapshot("run/1/")),
+              ["run/1/@metadata", "run/1/net.w"],
+              "an older checkpoint's names are gone, and so are a save's own")
+    reader = TarnReader("run/1")
+    reader.read_metadata()
+    dcp.save(state_of(3), checkpoint_id="run/1", storage_writer=TarnWriter())
+    kit.equal(reader._found["run/1/net.w"].tolist(), [1.],
+              "a reader keeps the checkpoint that it opened")
+
+
+def saves_later():
+    state = state_of(4)
+    future = dcp.async_save(state, checkpoint_id="later",
+                            storage_writer=TarnWriter())
+    done = getattr(future, "upload_completion", future)
+    getattr(future, "staging_completion", future).result()
+    state["net"]["w"].zero_()
+    done.result()
+    kit.ok(same(loaded("later"), state_of(4)),
+           "async_save saves the state as it was")
+
+
+def fails(store):
+    before = sorted(store)
+    for planner in Failing(), FailingLate():
+        kit.raises(dcp.api.CheckpointException, "out of order",
+                   "a save that fails", dcp.save, state_of(5),
+                   checkpoint_id="later", planner=planner,
+                   storage_writer=TarnWriter())
+        kit.equal(sorted(store), before, "it leaves no name")
+    kit.ok(same(loaded("later"), state_of(4)), "the older one is there")
+    store.publish("mine/deep/x", tarn.arange(3))
+    kit.raises(dcp.api.CheckpointException, "mine/deep/x",
+               "names that are of no checkpoint are not replaced", dcp.save,
+               state_of(5), checkpoint_id="mine", storage_writer=TarnWriter())
+    kit.raises(dcp.api.CheckpointException, "not of the checkpoint 'run'",
+               "checkpoints below a prefix are not replaced", dcp.save,
+               state_of(5), checkpoint_id="run", storage_writer=TarnWriter())
+    kit.equal(store["mine/deep/x"].tolist(), [0, 1, 2], "they are there")
+    kit.raises(tarn.NotFoundError, "'absent'", "a checkpoint that is not there",
+               TarnReader("absent").read_metadata)
+    kit.raises(ValueError, "checkpoint_id", "a reader of nothing",
+               TarnReader().read_metadata)
+    kit.equal([TarnWriter.validate_checkpoint_id(i) for i in ("a/b", "/", 3)],
+              [True, False, False], "which prefixes there are")
+    plan = dcp.LoadPlan([], storage_data=1)
+    kit.raises(RuntimeError, "[1, 2]", "ranks with two checkpoints",
+               TarnReader("later").prepare_global_plan,
+               [plan, dcp.LoadPlan([], storage_data=2)])
+    kit.raises(dcp.api.CheckpointException, "to_dense",
+               "a tensor without strides", dcp.save,
+               {"s": torch.eye(2).to_sparse()}, checkpoint_id="sparse",
+               storage_writer=TarnWriter())
+
+
+# ---- hostile stores ----
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, (os.path.join(tmp, "evil"),)
+
+
+def distrusts(store):
+    data = io.BytesIO()
+    torch.save(Evil(), data)
+    evil = tarn.from_numpy(data.getvalue(), "U8")
+    for value in evil, tarn.from_numpy(pickle.dumps(Evil()), "U8"):
+        store.publish("later/note", value)
+        kit.raises(dcp.api.CheckpointException, "weights_only=False",
+                   "a pickle of more than values is refused", loaded, "later")
+    kit.ok(not os.path.exists(os.path.join(tmp, "evil")), "it has not run")
+    store.publish("later/note", evil)
+    loaded("later", weights_only=False)
+    kit.ok(os.path.exists(os.path.join(tmp, "evil")),
+           "it runs where it is allowed")
+    store.publish("later/net.w", tarn.arange(3))
+    kit.raises(ValueError, "later/net.w", "a tensor of another shape",
+               TarnReader("later").read_metadata)
+    store.remove("later/net.w")
+    kit.raises(ValueError, "no 'later/net.w'", "a tensor that is gone",
+               TarnReader("later").read_metadata)
+    store.publish("later/@metadata", tarn.arange(3))
+    kit.raises(ValueError, "row of bytes", "metadata of numbers",
+               TarnReader("later").read_metadata)
+
+
+def fine():
+    w = {"dtype": "float32", "memory": "contiguous", "requires_grad": False,
+         "pin_memory": False, "strides": [3, 1], "size": [2, 3],
+         "chunks": [[[0, 0], [2, 3]]]}
+    return {"format": dcp_metadata.FORMAT, "version": None,
+            "state": {"w": w, "n": None}, "paths": {"w": ["w"], "n": ["n", 0]}}
+
+
+def parsed():
+    kit.equal(json.loads(dcp_metadata.encode(dcp_metadata.decode(
+        json.dumps(fine())))), fine(), "metadata comes back")
+    wrong = {"dtype": ["float33", "nn", 1, None, ["float32"]],
+             "memory": ["channels", {}, None],
+             "size": [[2], [-2, 3], [2, 2.5], [2, True], "23", None, [2**64, 3],
+                      [1, 3]],
+             "strides": [[1], [-3, 1], "31", {}],
+             "chunks": [None, 3, [[]], [[[0, 0]]], [[[0], [2]]],
+                        [[[1, 0], [2, 3]]], [[[0, 0], [2, 4]]],
+                        [[[0, 0], [-1, 3]]]]}
+    for key, values in wrong.items():
+        for value in values:
+            whole = fine()
+            whole["state"]["w"][key] = value
+            refused(json.dumps(whole), f"{key}: {value}")
+    for key, values in {"format": ["tarn.dcp/2", None, 3],
+                        "state": [None, [], {"w": 3}, {"w": []}],
+                        "paths": [[], 3, {"w": "w"}, {"w": []}, {"w": [-1]},
+                                  {"w": [2**20]}, {"w": [None]},
+                                  {"w": [True]}]}.items():
+        for value in values:
+            refused(json.dumps({**fine(), key: value}), f"{key}: {value}")
+    for text in b"", b"[]", b"\xff", b"[" * 100000, b"3", pickle.dumps(3):
+        refused(text, repr(text[:9]))
+
+
+def refused(text, what):
+    kit.raises(ValueError, "", f"metadata is refused: {what}",
+               dcp_metadata.decode, text)
+
+
+def ranks(store):
+    kit.ok(run_ranks("saves", 2), "two ranks save")
+    kit.equal(sorted(store.snapshot("sharded/")),
+              ["sharded/@metadata", "sharded/all", "sharded/columns@0,0",
+               "sharded/columns@0,5", "sharded/rows@0,0", "sharded/rows@4,0",
+               "sharded/step"], "each of them has its part")
+    kit.ok(run_ranks("loads", 3), "three load it, cut otherwise")
+    state = {"rows": torch.zeros(7, 9), "step": 0}
+    dcp.load(state, checkpoint_id="sharded", storage_reader=TarnReader())
+    kit.equal(state["rows"].flatten().tolist(), list(range(63)),
+              "one process has all of it")
+    before = store.snapshot("sharded/").versions
+    kit.ok(run_ranks("fails", 2), "both ranks learn that one has failed")
+    after = store.snapshot("sharded/").versions
+    kit.equal({n: v for n, v in after.items() if "/@" not in n or
+               n == "sharded/@metadata"}, before, "the checkpoint is as it was")
+    dcp.save({"x": torch.ones(1)}, checkpoint_id="sharded",
+             storage_writer=TarnWriter())
+    kit.equal(sorted(store.snapshot("sharded/")),
+              ["sharded/@metadata", "sharded/x"],
+              "the next save takes what a failed one has left")
+
+
+def main():
+    daemon = kit.start_daemon(os.path.join(os.environ["XDG_RUNTIME_DIR"],
+                                           "d.sock"))
+    store = tarn.Store()
+    parsed()
+    saves(store)
+    saves_later()
+    fails(store)
+    distrusts(store)
+    ranks(store)
+    daemon.terminate()
+    daemon.wait()
+    return kit.finish()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        be_rank(*sys.argv[1:])
+    else:
+        sys.exit(main())
