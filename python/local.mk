@@ -147,6 +147,8 @@ PYTHON_SOURCES = \
 	python/tarn/_safe_open.pyi \
 	python/tarn/_safetensors.py \
 	python/tarn/_safetensors.pyi \
+	python/tarn/_saving.py \
+	python/tarn/_saving.pyi \
 	python/tarn/_select.py \
 	python/tarn/_standard_create.py \
 	python/tarn/_standard_dtypes.py \

@@ -51,6 +51,7 @@ from ._channel import Receiver, Sender, receiver, sender
 from ._follow import Follow, Version
 from ._install import install
 from ._safe_open import safe_open
+from ._saving import Saving
 from ._store import (File, Loaded, OnDevice, Parts, Snapshot, Store,
                      default_store, load, open, save)
 from ._tarn import (Channel, Dtype, Item, NotFoundError, Refit, Slot, Tensor,
@@ -101,11 +102,9 @@ def from_arrow(source, *, columns=None):
 
 
 __all__ = ["Channel", "Dtype", "File", "Follow", "Item", "Loaded",
-           "NotFoundError", "OnDevice", "Parts", "Receiver", "Refit", "Sender",
-           "Slot", "Snapshot", "Store", "Tensor", "Version", "__version__",
-           "arange",
-           "default_store", "dtypes", "empty",
-           "equal", "from_arrow", "from_dlpack", "from_numpy", "full",
-           "install",
-           "load", "node_of_device", "node_of_pci", "ones", "open", "receiver",
+           "NotFoundError", "OnDevice", "Parts", "Receiver", "Refit", "Saving",
+           "Sender", "Slot", "Snapshot", "Store", "Tensor", "Version",
+           "__version__", "arange", "default_store", "dtypes", "empty", "equal",
+           "from_arrow", "from_dlpack", "from_numpy", "full", "install", "load",
+           "node_of_device", "node_of_pci", "ones", "open", "receiver",
            "safe_open", "same_storage", "save", "sender", "tensor", "zeros"]

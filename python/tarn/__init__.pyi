@@ -7,6 +7,7 @@ from ._channel import (Receiver as Receiver, Sender as Sender,
 from ._follow import Follow as Follow, Version as Version
 from ._install import install as install
 from ._safe_open import safe_open as safe_open
+from ._saving import Saving as Saving
 from ._store import (File as File, Loaded as Loaded,
                      OnDevice as OnDevice, Parts as Parts,
                      Snapshot as Snapshot, Store as Store,

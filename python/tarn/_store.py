@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import ItemsView, Mapping, ValuesView
 
-from . import _conversions, _copies, _names, _parts, _tarn
+from . import _conversions, _copies, _names, _parts, _saving, _tarn
 
 
 class _Tensors(Mapping):
@@ -525,7 +525,7 @@ def load(path, name=None, *, verify=False, progress=None, fresh=False,
 
 
 def save(path, tensors, metadata=None, *, checksums=False, align=0,
-         exclusive=False, progress=None):
+         exclusive=False, progress=None, background=False):
     """Saves tensors or arrays as a safetensors file: a mapping of names to
     them, and metadata, a mapping of strings. A path that ends in .npy takes
     one tensor.
@@ -533,7 +533,14 @@ def save(path, tensors, metadata=None, *, checksums=False, align=0,
     A process that opens path finds the old file or the new one, never half of
     it. checksums adds one for each tensor, which File.verify and load compare;
     the first tensor's offset is a multiple of align; exclusive raises
-    FileExistsError if path exists."""
+    FileExistsError if path exists.
+
+    background copies the tensors into memory of this process, and returns a
+    Saving while a thread writes the copies, and calls progress: the tensors may
+    be written to at once. wait() of it raises what this call would have."""
     if not isinstance(tensors, Mapping):
         tensors = {"tensor": tensors}
+    if background:
+        return _saving.start(path, tensors, metadata, checksums, align,
+                             exclusive, progress)
     _tarn._save(path, tensors, metadata, checksums, align, exclusive, progress)

@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any, Literal, TypeAlias, overload
 
 from ._follow import Follow
+from ._saving import Saving
 from ._tarn import Channel, FileBase, Refit, StoreBase, Tensor
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
@@ -138,7 +139,14 @@ def load(path: _Path | File, name: str | None = None, *, verify: bool = False,
          progress: _LoadProgress = None, fresh: bool = False,
          device: Any, views: _Views | None = None, via: _Via = "file"
          ) -> Loaded | Parts: ...
+@overload
 def save(path: _Path, tensors: Mapping[str, Any] | Any,
          metadata: Mapping[str, str] | None = None, *,
          checksums: bool = False, align: int = 0, exclusive: bool = False,
-         progress: _Progress = None) -> None: ...
+         progress: _Progress = None, background: Literal[False] = False
+         ) -> None: ...
+@overload
+def save(path: _Path, tensors: Mapping[str, Any] | Any,
+         metadata: Mapping[str, str] | None = None, *,
+         checksums: bool = False, align: int = 0, exclusive: bool = False,
+         progress: _Progress = None, background: bool) -> Saving | None: ...

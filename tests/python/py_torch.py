@@ -55,6 +55,12 @@ save_file(wanted, path, {"note": "first"})
 kit.equal(tarn.open(path).metadata["note"], "first",
           "save_file saves metadata")
 kit.ok(same(load_file(path)), "load_file has the saved tensors")
+later = {n: t.detach().clone() for n, t in wanted.items()}
+saving = save_file(later, path, {"note": "first"}, background=True)
+for t in later.values():
+    t.zero_()
+saving.wait()
+kit.ok(same(load_file(path)), "save_file in the background saves what was")
 with open(path, "rb") as f:
     kit.ok(same(load(f.read())), "load has the tensors from bytes")
 kit.ok(same(tarn.open(path, map=False).torch()),

@@ -6,6 +6,7 @@ from torch import Tensor, device as Device
 from torch.distributed import ProcessGroup
 from torch.nn import Module
 
+from .._saving import Saving
 from .._store import Store, _Views
 
 _Path: TypeAlias = str | PathLike[str]
@@ -21,7 +22,8 @@ def load_file(filename: _Path, device: str | int | Device = "cpu", *,
 def load(data: bytes, device: str | int | Device = "cpu"
          ) -> dict[str, Tensor]: ...
 def save_file(tensors: dict[str, Tensor], filename: _Path,
-              metadata: dict[str, str] | None = None) -> None: ...
+              metadata: dict[str, str] | None = None, *,
+              background: bool = False) -> Saving | None: ...
 def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
          ) -> bytes: ...
 def save_model(model: Module, filename: _Path,

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""tarn.save in the background: what is saved is copied now and written later,
+by a thread."""
+import os
+import threading
+import warnings
+
+from . import _conversions, _tarn
+
+
+class _Write:
+    """The thread and its result, which outlive the Saving that a caller may
+    drop."""
+
+    def __init__(self, path, call):
+        self.path, self._call = path, call
+        self.error, self.seen = None, False
+        self.pid = os.getpid()
+        # No daemon: the interpreter ends when the file is written.
+        self.thread = threading.Thread(target=self._run, name="tarn.save")
+
+    def _run(self):
+        try:
+            self._call()
+        except BaseException as e:
+            self.error = e
+        finally:
+            self._call = None  # the copies' memory
+
+    def __del__(self):
+        if self.error is not None and not self.seen and \
+                self.pid == os.getpid():
+            warnings.warn(f"save in the background: {self.path!r} was not "
+                          f"written, and wait() was not called: {self.error}",
+                          RuntimeWarning, source=self)
+
+
+class Saving:
+    """A file that is being written in the background: what tarn.save returns
+    with background=True. Any thread of the process may use it. It need not be
+    kept: the file is written also if nothing refers to this, and the
+    interpreter does not end before."""
+
+    def __init__(self, write):
+        self._write = write
+
+    def done(self):
+        """Is the file written, or has writing it failed? It never waits."""
+        self._check_process()
+        return not self._write.thread.is_alive()
+
+    def wait(self, timeout=None):
+        """Waits until the file is written, and raises what writing it raised.
+        TimeoutError: it still was not after timeout seconds (None: no limit);
+        the writing goes on."""
+        self._check_process()
+        self._write.thread.join(timeout)
+        if self._write.thread.is_alive():
+            raise TimeoutError(f"{self.path!r} is not written after {timeout} "
+                               "s; it is still being written")
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def error(self):
+        """The exception that writing raised; None: there is none, or none
+        yet."""
+        if self._write.error is not None:
+            self._write.seen = True
+        return self._write.error
+
+    @property
+    def path(self):
+        """The absolute path of the file."""
+        return self._write.path
+
+    def _check_process(self):
+        if self._write.pid != os.getpid():
+            raise RuntimeError(f"{self.path!r} is written by process "
+                               f"{self._write.pid}, which alone can wait for "
+                               "it")
+
+    def __repr__(self):
+        state = "being written" if self._write.thread.is_alive() else \
+            "written" if self._write.error is None else "failed"
+        return f"<tarn.Saving {self.path!r}: {state}>"
+
+
+def _copy(source):
+    """What later writes to the source do not change."""
+    t = _conversions.to_tensor(source)
+    return t.cpu() if t.storage_kind == "device" else t.copy()
+
+
+def start(path, tensors, metadata, *options):
+    """Copies all, and begins to write."""
+    # The current folder may be another one when it is written.
+    path = os.path.abspath(os.fspath(path))
+    copies = {name: _copy(t) for name, t in tensors.items()}
+    metadata = None if metadata is None else dict(metadata)
+    write = _Write(path, lambda: _tarn._save(path, copies, metadata, *options))
+    write.thread.start()
+    return Saving(write)

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tarn.save in the background: the file has the tensors as they were at the
+call, the call does not wait for the file, and an error is told."""
+import gc
+import os
+import subprocess
+import sys
+import threading
+import warnings
+
+import py_kit as kit
+import tarn
+
+tmp = os.environ["TMPDIR"]
+path = os.path.join(tmp, "a.safetensors")
+
+# ---- later writes ----
+go, begun = threading.Event(), threading.Event()
+
+
+def held(done, total):
+    begun.set()
+    go.wait()
+
+
+source = bytearray(range(200))
+x, of_bytes = tarn.tensor([1., 2., 3.]), tarn.from_numpy(source)
+about = {"of": "then"}
+saving = tarn.save(path, {"x": x, "bytes": of_bytes, "v": x[::2]}, about,
+                   checksums=True, progress=held, background=True)
+begun.wait()
+kit.ok(not saving.done(), "the call returns before the file is written")
+kit.ok(not os.path.exists(path), "there is no half a file")
+kit.equal(saving.error, None, "there is no error yet")
+kit.ok("being written" in repr(saving), "its repr says so", saving)
+kit.raises(TimeoutError, "a.safetensors", "a wait with a limit", saving.wait,
+           0.01)
+x[:] = 0
+source[:] = bytes(200)
+about["of"] = "now"
+go.set()
+saving.wait()
+file = tarn.open(path)
+kit.equal(file["x"].tolist(), [1., 2., 3.], "writes that follow are not saved")
+kit.equal(file["v"].tolist(), [1., 3.], "nor to views")
+kit.equal(file["bytes"].tolist(), list(range(200)), "nor those to others' memory")
+kit.equal(file.metadata["of"], "then", "nor those to metadata")
+file.verify()
+kit.ok(saving.done() and saving.error is None and saving.wait() is None,
+       "it is done, and may be waited for again", saving)
+kit.equal(saving.path, os.path.abspath(path), "it knows the path")
+
+# ---- errors ----
+saving = tarn.save(path, {"x": x}, exclusive=True, background=True)
+kit.raises(FileExistsError, "", "wait raises the error of the write",
+           saving.wait)
+kit.ok(isinstance(saving.error, FileExistsError) and saving.done(),
+       "it is its error too", saving)
+kit.ok("failed" in repr(saving), "its repr says so, too", saving)
+kit.equal(tarn.open(path)["x"].tolist(), [1., 2., 3.],
+          "the file that was there is as it was")
+kit.raises(TypeError, "", "what is no tensor is an error of the call",
+           tarn.save, path, {"x": object()}, background=True)
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    saving = tarn.save(path, {"x": x}, exclusive=True, background=True)
+    while not saving.done():
+        pass
+    del saving
+    gc.collect()
+    kit.ok(any("a.safetensors" in str(w.message) for w in seen),
+           "an error that is not asked for is a warning", seen)
+
+# ---- the end of a process, another folder, a fork ----
+code = ("import os, tarn; os.chdir(%r); "
+        "tarn.save('late.safetensors', {'x': tarn.arange(9)}, background=True)"
+        "; os.chdir('/')" % tmp)
+kit.equal(subprocess.run([sys.executable, "-c", code], check=False).returncode,
+          0, "a process ends")
+kit.equal(tarn.open(os.path.join(tmp, "late.safetensors"))["x"].tolist(),
+          list(range(9)), "its file is written, where it was at the call")
+saving = tarn.save(path, {"x": tarn.arange(2)}, background=True)
+child = os.fork()
+if child == 0:
+    try:
+        saving.wait()
+    except RuntimeError:
+        os._exit(0)
+    os._exit(1)
+kit.equal(os.waitpid(child, 0)[1], 0, "the child of a fork cannot wait")
+saving.wait()
+kit.equal(tarn.open(path)["x"].tolist(), [0, 1], "its parent can")
+for name in "a.safetensors", "late.safetensors":
+    os.remove(os.path.join(tmp, name))
+sys.exit(kit.finish())
