@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 import warnings
 
 import py_kit as kit
@@ -94,13 +95,27 @@ class FailingLate(Failing):
         return dcp.DefaultSavePlanner.resolve_data(self, write_item)
 
 
+PATIENCE_S = 300  # a job takes seconds; one that hangs is to fail
+
+
+def end_of(rank, at):
+    """Its exit status; None: it was still running then, and is killed."""
+    try:
+        return rank.wait(max(at - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+        rank.kill()
+        rank.wait()
+        return None
+
+
 def run_ranks(job, n):
     """Whether all ranks of a job went well."""
     meeting = os.path.join(tmp, f"{job}{n}")
     found = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
     ranks = [subprocess.Popen([sys.executable, __file__, job, str(r), str(n),
                                meeting], env=found) for r in range(n)]
-    good = [r.wait() for r in ranks] == [0] * n
+    at = time.monotonic() + PATIENCE_S
+    good = [end_of(r, at) for r in ranks] == [0] * n
     if os.path.exists(meeting):  # the last rank removes it, or does not
         os.remove(meeting)
     return good
