@@ -94,6 +94,7 @@ BENCHES = \
 	bench/many.sh \
 	bench/minilm.sh \
 	bench/mmap.sh \
+	bench/nodes.sh \
 	bench/open.sh \
 	bench/ops_matmul.sh \
 	bench/pool.sh \
@@ -124,6 +125,7 @@ EXTRA_DIST += \
 	bench/ops.py \
 	bench/huge.sh \
 	bench/minilm.py \
+	bench/nodes.py \
 	bench/pair.h \
 	bench/py_channel.py \
 	bench/py_loader.py \
