@@ -21,7 +21,7 @@ PLACE = 64
 
 # What is read and sent at a time: a node sends one chunk while it reads the
 # next. Picked.
-CHUNK = 16 << 20
+CHUNK = 2 << 20
 
 # Bytes between two tensors of a file that are read too rather than skipped.
 GAP = ALIGN

@@ -85,6 +85,8 @@ class _Ring:
             dist.get_global_rank(self._group, rank)
 
     def _wait(self, work, at):
+        if work is None:
+            return
         left = self._deadline.left()
         try:
             # 0 would wait for ever.
@@ -93,26 +95,28 @@ class _Ring:
             raise _lost(self._deadline, self._names[at % self._size],
                         e) from None
 
+    def _start(self, call, part, rank):
+        """A transfer of a part, if there is one."""
+        try:
+            return None if part is None else call(part, rank, self._group)
+        except RuntimeError as e:
+            raise _lost(self._deadline,
+                        self._names[(self._me - 1) % self._size], e) from None
+
     def pass_on(self, parts):
         """parts has a tensor for each member: its own, which all others get,
-        and places for theirs. None: that one has nothing."""
-        for step in range(self._size - 1):
-            out = parts[(self._me - step) % self._size]
-            into = parts[(self._me - step - 1) % self._size]
-            works = []
-            try:
-                if into is not None:
-                    works.append((dist.irecv(into, self._before, self._group),
-                                  self._me - 1))
-                if out is not None:
-                    works.append((dist.isend(out, self._after, self._group),
-                                  self._me + 1))
-            except RuntimeError as e:
-                raise _lost(self._deadline,
-                            self._names[(self._me - 1) % self._size],
-                            e) from None
-            for work, at in works:
-                self._wait(work, at)
+        and places for theirs. None: that one has nothing. What has come is sent
+        on at once, while the next part is coming."""
+        turns = [(self._me - step) % self._size for step in range(self._size)]
+        coming = [self._start(dist.irecv, parts[t], self._before)
+                  for t in turns[1:]]
+        going = []
+        for t, before in zip(turns[:-1], [None] + coming):
+            self._wait(before, self._me - 1)
+            going.append(self._start(dist.isend, parts[t], self._after))
+        self._wait(coming[-1] if coming else None, self._me - 1)
+        for work in going:
+            self._wait(work, self._me + 1)
 
     def tell(self, record):
         """What each member says, as a list of dicts."""
