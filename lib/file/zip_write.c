@@ -14,7 +14,7 @@
 static unsigned char *put(unsigned char *p, uint64_t value, int bytes)
 {
 	for (int i = 0; i < bytes; i++)
-		*p++ = (unsigned char)(value >> 8 * i);
+		*p++ = (unsigned char)(i < 8 ? value >> 8 * i : 0);
 	return p;
 }
 
