@@ -5,8 +5,8 @@
  * uses files uses it, the daemon included, which inflates nothing.
  *
  * What an archive declares is not believed: memory is taken for no more than its
- * compressed bytes can become, and each record must have the size and the sum
- * that it declares.
+ * compressed bytes can become, and each record that is inflated must have the size
+ * and the sum that it declares.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -28,6 +28,8 @@
 #define RATIO_MAX 1032u
 /* zlib counts in 32 bits. */
 #define STEP (1u << 30)
+/* Memory is taken in steps: a signal makes the system give a step back. */
+#define TAKEN_STEP (64u << 20)
 /* Values begin at multiples of so much, as numpy's headers mean them to. */
 #define ALIGNMENT 64u
 
@@ -91,6 +93,21 @@ static void unpacked_free(struct unpacked *u)
 	*u = (struct unpacked) {.fd = -1};
 }
 
+/* Memory that is not there is an error here, and a signal later. An error number,
+ * or 0. */
+static int populate(const struct unpacked *u)
+{
+	int r = ftruncate(u->fd, (off_t)u->size) < 0 ? errno : 0;
+
+	for (uint64_t at = 0, n; !r && at < u->size; at += n) {
+		n = MIN(u->size - at, (uint64_t)TAKEN_STEP);
+		do
+			r = posix_fallocate(u->fd, (off_t)at, (off_t)n);
+		while (r == EINTR);
+	}
+	return r;
+}
+
 static int take_memory(struct unpacked *u)
 {
 	int r = headroom_check(u->size);
@@ -103,10 +120,7 @@ static int take_memory(struct unpacked *u)
 			"inflating the archive: "
 			"memfd_create: %s",
 			tarn_errno_text(-u->fd));
-	/* Memory that is not there is an error here, and a signal later. */
-	r = ftruncate(u->fd, (off_t)u->size) < 0 ? errno : 0;
-	if (!r)
-		r = posix_fallocate(u->fd, 0, (off_t)u->size);
+	r = populate(u);
 	if (!r) {
 		u->at = mmap(NULL, u->size, PROT_READ | PROT_WRITE, MAP_SHARED,
 			u->fd, 0);
@@ -114,6 +128,9 @@ static int take_memory(struct unpacked *u)
 			u->at = NULL;
 			r = errno;
 		}
+		/* The child of a fork would keep it from being sealed. */
+		if (u->at && madvise(u->at, u->size, MADV_DONTFORK) < 0)
+			r = errno;
 	}
 	if (r)
 		return tarn_fail(r, "inflating the archive: %llu bytes: %s",
@@ -137,8 +154,6 @@ static int read_more(struct inflating *s)
 	uint64_t n = MIN(s->record->size - s->read, (uint64_t)PIECE);
 	int r;
 
-	if (!n)
-		return wrong(s->record, "its compressed bytes end too early");
 	r = file_read_at(s->file, s->in, n, s->record->offset + s->read);
 	s->z.next_in = s->in;
 	s->z.avail_in = (unsigned)n;
@@ -161,6 +176,8 @@ static int step(struct inflating *s)
 		return file_no_memory("inflating an archive");
 	if (!room && !s->z.avail_out)
 		return wrong(s->record, "there are more bytes in it");
+	if (r == Z_BUF_ERROR)
+		return wrong(s->record, "its compressed bytes end too early");
 	if (r != Z_OK && r != Z_STREAM_END)
 		return wrong(s->record, s->z.msg ? s->z.msg : "no deflate");
 	s->made += room ? room - s->z.avail_out : 0;
@@ -172,7 +189,8 @@ static int run(struct inflating *s)
 	int r = 0;
 
 	while (!r) {
-		if (!s->z.avail_in)
+		/* What zlib holds of the last ones may be more bytes yet. */
+		if (!s->z.avail_in && s->read < s->record->size)
 			r = read_more(s);
 		if (!r)
 			r = step(s);
@@ -234,14 +252,19 @@ static int fill(const struct tarn_file *file, const struct zip *zip,
 	return r;
 }
 
-/* Nobody who gets the descriptor may change it. */
+/* Nobody who gets the descriptor may change it. A fork just after the memory was
+ * mapped has the mapping, which it does not know: no other can be made. */
 static int seal(struct unpacked *u)
 {
+	const int rest = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	int r;
+
 	munmap(u->at, u->size);
 	u->at = NULL;
-	if (fcntl(u->fd, F_ADD_SEALS,
-		    F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) <
-		0)
+	r = fcntl(u->fd, F_ADD_SEALS, rest | F_SEAL_WRITE);
+	if (r < 0 && errno == EBUSY)
+		r = fcntl(u->fd, F_ADD_SEALS, rest | F_SEAL_FUTURE_WRITE);
+	if (r < 0)
 		return tarn_fail(errno, "inflating the archive: sealing: %s",
 			tarn_errno_text(errno));
 	return 0;

@@ -25,8 +25,10 @@
  * after the file. Views of one storage share its bytes. Numbers, texts and truth
  * values become metadata. Its pickle is data here: nothing is executed, and one
  * that needs another class than tensors and containers is refused, by the name
- * of that. .npz and checkpoints are read where their records lie, so compressed
- * records are refused; zip's checksums are not verified.
+ * of that. .npz and checkpoints are read where their records lie, and zip's
+ * checksums are not verified. If a record is deflated, opening the file inflates
+ * all of it into memory of this process, which other processes do not share, and
+ * verifies the checksums of what it inflates; -ENOMEM: there is no room for it.
  *
  * An index: its shards are in its folder or below, in the order of their names.
  * Its weight_map decides which tensors there are: a tensor that is not in the
