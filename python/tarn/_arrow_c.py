@@ -109,10 +109,20 @@ def _take(capsule, name, kind):
         raise ValueError(f"Arrow: its {name.decode()} has been released, or "
                          "was taken before: each can be taken once")
     held = _Held(kind)
-    ctypes.memmove(ctypes.byref(held.c), ctypes.byref(theirs),
+    # At each moment no more than one of both has it: a signal may raise an
+    # exception between two of these lines, and then it is given back never,
+    # rather than twice.
+    copy, none = kind(), type(theirs.release)()
+    ctypes.memmove(ctypes.byref(copy), ctypes.byref(theirs),
+                   ctypes.sizeof(kind))
+    release = type(theirs.release)(ctypes.cast(copy.release,
+                                               ctypes.c_void_p).value)
+    copy.release = none
+    ctypes.memmove(ctypes.byref(held.c), ctypes.byref(copy),
                    ctypes.sizeof(kind))
     # As the interface says of a structure that is moved.
-    theirs.release = type(theirs.release)()
+    theirs.release = none
+    held.c.release = release
     return held
 
 
