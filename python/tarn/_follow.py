@@ -86,9 +86,11 @@ class Follow(_tarn.FollowBase):
 
     It holds the two newest versions that it has returned, current and
     previous, until they are released, a newer one comes, or it is closed; so
-    work that began with the older one ends in peace, and memory has two
-    generations of what changed at most, unless the program holds more. One
-    thread at a time may wait with it; others begin their own."""
+    work that began with the older one ends in peace. What is published beside
+    them is the newest version, so memory has three generations of what changed
+    at most, unless the program holds more; two, if it releases previous before
+    it waits. One thread at a time may wait with it; others begin their own, as
+    does the child of a fork that came while a thread waited."""
 
     def __new__(cls, store, name=None, *, prefix=None, timeout=None):
         if (name is None) == (prefix is None):
@@ -108,6 +110,7 @@ class Follow(_tarn.FollowBase):
         # names of the current one, which may be released: replaced in one step,
         # since a signal may raise an exception between two.
         self._state = None, None, {}, {}
+        self._removed = False  # all names were, since the current version
 
     def __reduce__(self):
         return _again, (self._store, self._name, self._prefix, self._timeout)
@@ -165,7 +168,7 @@ class Follow(_tarn.FollowBase):
         published again. ConnectionResetError: the daemon is gone; versions
         that are held stay valid, and a new Store follows what a new daemon
         has. After any other error the call may be repeated."""
-        version = self._next(timeout, self.version)
+        version = self._newer(timeout)
         if version is None:
             since = f"newer than commit {self.version} of " if self.version \
                 else "as "
@@ -173,10 +176,22 @@ class Follow(_tarn.FollowBase):
                                f"{since}{self._what()} within {timeout} s")
         return version
 
+    def _newer(self, timeout):
+        """A newer version, or None. All names gone is noted."""
+        try:
+            version = self._next(timeout, self.version)
+        except _tarn.NotFoundError:
+            self._removed = True
+            raise
+        if version is not None:
+            self._removed = False
+        return version
+
     def latest(self):
         """The newest version, without waiting: one that is newer than the
-        current one, or else that one. NotFoundError: nothing is there."""
-        if self._next(0, self.version) is None and self.current is None:
+        current one, or else that one. NotFoundError: nothing is there, or all
+        of it was removed."""
+        if self._newer(0) is None and (self.current is None or self._removed):
             raise _tarn.NotFoundError(
                 errno.ENOENT, f"follow: nothing is published as {self._what()}"
                 "; next() waits for it")

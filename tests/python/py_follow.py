@@ -174,6 +174,10 @@ def removed():
     store.publish({}, replace="policy/")
     raises(tarn.NotFoundError, "'policy/': all 3 names were removed",
            "the set was removed", follow.next)
+    for when in "once", "and again":
+        raises(tarn.NotFoundError, "nothing is published as 'policy/'",
+               f"latest() does not give what was removed, {when}",
+               follow.latest)
     raises(TimeoutError, "", "which is told once", follow.next, 0)
     equal(was["d"][0], 6, "the last version stays")
     store.publish_set("policy", {"a": numbers(9)})

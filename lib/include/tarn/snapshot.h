@@ -107,7 +107,8 @@ TARN_PUBLIC struct tarn_snapshot *tarn_snapshot_free(
  * snapshots share, and which are not opened again.
  *
  * A follow belongs to one thread at a time, its snapshots to any. After fork()
- * both processes go on with it, each by itself.
+ * both processes go on with it, each by itself; not so if another thread was inside
+ * of one of its functions then: the child begins its own.
  */
 typedef struct tarn_follow tarn_follow;
 
