@@ -29,6 +29,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -184,12 +185,21 @@ static void reap(void)
 		}
 }
 
+/* Until no thread of the owner uses the table. */
+static void await_owner(int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+}
+
 /* Signals only wake it: what counts is whether the owner is there, and what it
  * wants. They are blocked from its birth on, so that none is lost. */
 static _Noreturn void launcher_main(pid_t owner, pid_t keeper)
 {
+	int pidfd = (int)syscall(SYS_pidfd_open, owner, 0), which;
 	sigset_t set;
-	int which;
 
 	prctl(PR_SET_NAME, "tarn-closer");
 	signal(SIGCHLD, SIG_DFL);
@@ -205,6 +215,8 @@ static _Noreturn void launcher_main(pid_t owner, pid_t keeper)
 		sigwait(&set, &which);
 	}
 	closer_end(keeper);
+	if (pidfd >= 0)
+		await_owner(pidfd);
 	_exit(0);
 }
 

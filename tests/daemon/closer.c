@@ -4,10 +4,12 @@
  * does when memory is short: one that waits for work, and one in a close()
  * that hangs. Others take their places: later descriptors are closed, and no
  * descriptor that is gone counts as still to be closed. And the descriptors
- * that are closed when the server has ended, with and without /proc.
+ * that are closed when the server has ended, with and without /proc; the last
+ * process to use its table, which may hang in a close(), is none of its threads.
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <linux/futex.h>
 #include <linux/io_uring.h>
 
 #include "daemon/loop/closer.h"
@@ -208,17 +211,106 @@ static void test_end(bool with_proc)
 	close(pair[1]);
 }
 
+/* ---- the last user of the table ------------------------------------------ */
+
+enum { ENDS = 20, LOCKS = 2048 /* as many as the kernel looks at */ };
+
+/* A thread that takes some time to end: the kernel looks whether it holds so
+ * many locks, each in a page that nobody has touched, before it gives up the
+ * thread's table of descriptors. */
+static void *end_slowly(void *arg)
+{
+	static struct robust_list_head head;
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *areas = mmap(NULL, 2 * LOCKS * page, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct robust_list *last = &head.list;
+
+	if (areas == MAP_FAILED)
+		_exit(1);
+	for (size_t i = 0; i < LOCKS; i++) {
+		last->next = (void *)(areas + i * page);
+		last = last->next;
+	}
+	last->next = &head.list;
+	head.futex_offset = (long)(LOCKS * page);
+	syscall(SYS_set_robust_list, &head, sizeof(head));
+	if (write(*(int *)arg, "", 1) == 1)
+		pause();
+	_exit(1);
+}
+
+static _Noreturn void be_owner(int ready)
+{
+	pthread_t thread;
+
+	if (closers_begin(1, no_memory, NULL) < 0 ||
+		pthread_create(&thread, NULL, end_slowly, &ready) != 0)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static int pidfd_of(pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (fd < 0)
+		bail("a pidfd of %d: %m", (int)pid);
+	return fd;
+}
+
+/* An owner is killed: does its launcher end after all of its threads? */
+static bool launcher_is_last(void)
+{
+	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	if (pipe2(ready, O_CLOEXEC) < 0)
+		bail("a pipe: %m");
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		be_owner(ready[1]);
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) != 1)
+		bail("a process with closers cannot be started");
+	close(ready[0]);
+	/* The launcher is looked at before the owner is. */
+	p[0].fd = pidfd_of(child_named(pid, "tarn-closer"));
+	p[1].fd = pidfd_of(pid);
+	kill(pid, SIGKILL);
+	poll(p, 1, -1);
+	poll(p, 2, 0);
+	close(p[0].fd);
+	close(p[1].fd);
+	waitpid(pid, NULL, 0);
+	return p[1].revents;
+}
+
+static void test_last(void)
+{
+	int n = 0;
+
+	for (int i = 0; i < ENDS; i++)
+		n += launcher_is_last();
+	is_int(ENDS, n, "a launcher ends after the last thread of its owner");
+}
+
 int main(void)
 {
 	struct closer *closer;
 
 	test_end(true);
 	test_end(false);
+	test_last();
 	if (closers_begin(1, no_memory, NULL) < 0)
 		bail("closers cannot be started");
 	closer = closer_get(0);
 	test_idle(closer);
 	test_hanging(closer);
 	test_often(closer);
-	return done(15);
+	return done(16);
 }
