@@ -5,6 +5,7 @@
  * configurations never share a channel, whatever they do at the same moment; the
  * one that comes later finds the other's name, and is refused.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,19 +70,20 @@ static int look_at(void *arg, const char *name)
 	return 1;
 }
 
-/* Has the channel anyone? Names of those that are gone end with them. */
-static bool in_use(struct feed *s, const char *name)
+/* 1: the channel has someone. Names of those that are gone end with them. */
+static int in_use(struct feed *s, const char *name)
 {
 	struct tarn_channel_info info;
 	tarn_channel *channel;
-	bool used;
+	int r = tarn_channel_open(s->store, name, NULL, &channel);
 
-	if (tarn_channel_open(s->store, name, NULL, &channel) < 0)
-		return false;
-	used = tarn_channel_info(channel, &info) >= 0 &&
-	       info.producers + info.consumers > 0;
+	if (r < 0)
+		return r == -ENOENT || r == -ESTALE ? 0 : r;
+	r = tarn_channel_info(channel, &info);
+	if (r >= 0)
+		r = info.producers + info.consumers > 0;
 	tarn_channel_unref(channel);
-	return used;
+	return r;
 }
 
 /* 1: another configuration has the name. */
