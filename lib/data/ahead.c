@@ -44,9 +44,10 @@ static void between(void *arg)
 {
 	struct ahead *a = arg;
 
-	pump(a);
-	reader_wait(a->reader, 0);
-	reader_settle(a->reader);
+	do {
+		pump(a);
+		reader_wait(a->reader, 0);
+	} while (reader_settle(a->reader));
 }
 
 /* ---- beginning -------------------------------------------------------------- */

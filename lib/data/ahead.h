@@ -135,8 +135,9 @@ void reader_planned(struct ahead_part *part);
 bool reader_begin(struct reader *reader, struct ahead_part *part);
 /* Calls back what is done, after waiting for some, unless timeout_ms is 0. */
 void reader_wait(struct reader *reader, int timeout_ms);
-/* Copies what has come to where it belongs. Begin other requests before. */
-void reader_settle(struct reader *reader);
+/* Copies some of what has come to where it belongs: true, there is more. Begin
+ * other requests before, and between. */
+bool reader_settle(struct reader *reader);
 bool reader_busy(const struct reader *reader);
 /* Are all bytes of a part there, and of the files' versions that were opened?
  * Otherwise it is marked as failed. */

@@ -25,6 +25,9 @@ enum {
 	/* Buffers: of requests under way, and of as many that are done and not
 	 * copied yet, so that the next ones need not wait for that. */
 	READER_REQUESTS = 2 * TARN_IO_DEPTH,
+	/* So many requests are begun at once, and settled before the next are
+	 * begun. Picked: a call for each costs more than it gains. */
+	READER_STARTED = TARN_IO_DEPTH / 8,
 	/* EAGAIN and EINTR in a row before a read counts as failed. */
 	READER_RETRIES = 64,
 };

@@ -155,15 +155,16 @@ static void request_done(struct tarn_io_request *req)
 	}
 }
 
-void reader_settle(struct reader *reader)
+bool reader_settle(struct reader *reader)
 {
-	while (reader->landed) {
+	for (unsigned n = 0; reader->landed && n < READER_STARTED; n++) {
 		struct read_request *q = reader->landed;
 
 		reader->landed = q->next;
 		scatter(q);
 		retire(q);
 	}
+	return reader->landed;
 }
 
 /* How many extents from the first on one request reads, and up to where. */
@@ -220,12 +221,17 @@ static int begin_request(struct reader *reader, struct ahead_part *part)
 
 bool reader_begin(struct reader *reader, struct ahead_part *part)
 {
+	unsigned n = 0;
+
 	while (part->begun < part->n && !part->failed && !reader->broken) {
 		if (!reader->unused ||
 			tarn_io_pending(reader->io) == TARN_IO_DEPTH)
 			return false;
-		if (begin_request(reader, part) >= 0)
+		if (begin_request(reader, part) >= 0) {
+			if (++n % READER_STARTED == 0)
+				tarn_io_start(reader->io);
 			continue;
+		}
 		/* Slots of files come free with requests that are done. */
 		if (tarn_io_pending(reader->io))
 			return false;

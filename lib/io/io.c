@@ -204,6 +204,12 @@ int tarn_io_write(struct tarn_io *io, struct tarn_io_request *req)
 	return queue(io, req, true);
 }
 
+void tarn_io_start(struct tarn_io *io)
+{
+	if (io->engine->start)
+		io->engine->start(io);
+}
+
 int tarn_io_submit_and_wait(struct tarn_io *io, unsigned n, int timeout_ms)
 {
 	int r;

@@ -144,6 +144,10 @@ int tarn_io_write(struct tarn_io *io, struct tarn_io_request *req) _must_check_;
 /* Requests queued or under way, 0 to TARN_IO_DEPTH. */
 unsigned tarn_io_pending(const struct tarn_io *io);
 
+/* Submits the queued requests, and calls done for none. A drive that gets many at
+ * once ends them together, and has nothing to do until the next come. */
+void tarn_io_start(struct tarn_io *io);
+
 /*
  * Submits the queued requests, waits until n requests are done (or all, when
  * there are fewer; or timeout_ms has passed, unless it is negative; or a signal

@@ -20,6 +20,9 @@ struct tarn_io_engine {
 	int (*clear_buffer)(struct tarn_io *io, unsigned slot);
 	/* Queues a request, in the direction of req->write. */
 	void (*queue)(struct tarn_io *io, struct tarn_io_request *req);
+	/* Submits what is queued; NULL: the next wait does. What does not
+	 * succeed is done by that wait, too. */
+	void (*start)(struct tarn_io *io);
 	/* Submits and waits for n <= the requests pending; calls
 	 * tarn_io_done for each that is done. 0 or -errno. */
 	int (*wait)(struct tarn_io *io, unsigned n, int timeout_ms);

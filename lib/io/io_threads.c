@@ -227,6 +227,11 @@ static int threads_wait(struct tarn_io *io, unsigned n, int timeout_ms)
 	return 0;
 }
 
+static void threads_start(struct tarn_io *io)
+{
+	submit(threads_of(io));
+}
+
 static void threads_queue(struct tarn_io *io, struct tarn_io_request *req)
 {
 	list_put(&threads_of(io)->queued, req);
@@ -300,6 +305,7 @@ static const struct tarn_io_engine threads_engine = {
 	.set_buffer = threads_set_buffer,
 	.clear_buffer = threads_clear_buffer,
 	.queue = threads_queue,
+	.start = threads_start,
 	.wait = threads_wait,
 };
 

@@ -208,6 +208,11 @@ static void uring_queue(struct tarn_io *io, struct tarn_io_request *req)
 	io_uring_sqe_set_data(sqe, req);
 }
 
+static void uring_start(struct tarn_io *io)
+{
+	io_uring_submit(&uring_of(io)->ring);
+}
+
 static void reap(struct uring *u)
 {
 	struct io_uring_cqe *cqe;
@@ -261,6 +266,7 @@ static const struct tarn_io_engine uring_engine = {
 	.set_buffer = uring_set_buffer,
 	.clear_buffer = uring_clear_buffer,
 	.queue = uring_queue,
+	.start = uring_start,
 	.wait = uring_wait,
 };
 
