@@ -66,8 +66,9 @@ static void plan(struct ahead *a, struct ahead_part *part)
 		.arg = a};
 
 	part->n = part->begun = 0;
-	part->failed = batch_plan(&plan) < 0;
-	reader_planned(part);
+	part->failed = false;
+	part->failed |= batch_plan(&plan) < 0;
+	reader_planned(a->reader, part);
 }
 
 /* True: one more was begun. */

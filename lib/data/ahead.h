@@ -125,12 +125,12 @@ int reader_new(
 /* Waits for requests under way. Takes NULL and returns NULL. */
 struct reader *reader_free(struct reader *reader);
 
-/* What reads samples through the reader: bytes in memory now, those of files as
- * extents of part. */
+/* What reads samples through the reader: bytes in memory until reader_planned,
+ * those of files as extents of part. */
 const struct data_read *reader_into(
 	struct reader *reader, struct ahead_part *part);
 /* All extents of part are there: sorts them. */
-void reader_planned(struct ahead_part *part);
+void reader_planned(struct reader *reader, struct ahead_part *part);
 /* Begins requests of a part: false if the engine takes no more now. */
 bool reader_begin(struct reader *reader, struct ahead_part *part);
 /* Calls back what is done, after waiting for some, unless timeout_ms is 0. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Plans the bytes of a part. What is in memory is copied at once; what is in
+ * Plans the bytes of a part. What is in memory is copied meanwhile; what is in
  * files becomes extents, sorted by file and byte; what is elsewhere, as on a
  * device, is read at once.
  */
@@ -48,6 +48,32 @@ bool reader_deliver(const struct reader *reader, const struct read_file *file,
 	return true;
 }
 
+static void copy_oldest(struct reader *reader)
+{
+	const struct read_copy *c =
+		&reader->copies[(reader->next_copy - reader->n_copies) %
+				READER_COPIES];
+
+	reader->n_copies--;
+	if (!reader_deliver(reader, c->file, c->from, c->size, c->to))
+		reader->part->failed = true;
+}
+
+static void copy_later(struct reader *reader, const struct read_file *file,
+	const char *from, size_t size, unsigned char *to)
+{
+	if (reader->n_copies == READER_COPIES)
+		copy_oldest(reader);
+	for (size_t at = 0;
+		at < size && at < (size_t)READER_LINES * READER_LINE;
+		at += READER_LINE)
+		__builtin_prefetch(from + at);
+	reader->copies[reader->next_copy++ % READER_COPIES] =
+		(struct read_copy) {
+			.file = file, .from = from, .size = size, .to = to};
+	reader->n_copies++;
+}
+
 static int take_bytes(struct reader *reader, uint32_t number, uint64_t at,
 	uint64_t size, unsigned char *to)
 {
@@ -59,10 +85,9 @@ static int take_bytes(struct reader *reader, uint32_t number, uint64_t at,
 
 	if (storage_by_address(file->storage)) {
 		reader_count(&reader->counts->memory_bytes, size);
-		return reader_deliver(reader, file,
-			       (const char *)file->storage->data + at, size, to)
-			       ? 0
-			       : -ERANGE;
+		copy_later(reader, file, (const char *)file->storage->data + at,
+			size, to);
+		return 0;
 	}
 	for (; r >= 0 && size; size -= step) {
 		step = MIN(size, most);
@@ -162,8 +187,10 @@ static int by_place(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-void reader_planned(struct ahead_part *part)
+void reader_planned(struct reader *reader, struct ahead_part *part)
 {
+	while (reader->n_copies)
+		copy_oldest(reader);
 	if (part->n)
 		qsort(part->extents, part->n, sizeof(*part->extents), by_place);
 }

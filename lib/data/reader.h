@@ -28,6 +28,11 @@ enum {
 	/* So many requests are begun at once, and settled before the next are
 	 * begun. Picked: a call for each costs more than it gains. */
 	READER_STARTED = TARN_IO_DEPTH / 8,
+	/* Copies that wait for their bytes, and lines of each that are fetched;
+	 * its own prefetcher knows the rest. Picked. */
+	READER_COPIES = 4,
+	READER_LINES = 8,
+	READER_LINE = 64,
 	/* EAGAIN and EINTR in a row before a read counts as failed. */
 	READER_RETRIES = 64,
 };
@@ -60,6 +65,15 @@ struct read_request {
 	unsigned char *buffer;
 };
 
+/* Bytes in memory that are copied a little later: the CPU fetches their beginning
+ * meanwhile. */
+struct read_copy {
+	const struct read_file *file;
+	const char *from;
+	size_t size;
+	unsigned char *to;
+};
+
 struct reader {
 	tarn_data *data;
 	struct ahead_counts *counts;
@@ -71,8 +85,10 @@ struct reader {
 	struct read_request requests[READER_REQUESTS];
 	struct read_request *landed; /* done, and not copied yet */
 	struct data_read read;
-	struct ahead_part *part; /* that is being planned */
-	uint32_t *first_file;    /* of each stream */
+	struct ahead_part *part;                /* that is being planned */
+	struct read_copy copies[READER_COPIES]; /* a ring, of that part */
+	unsigned n_copies, next_copy;
+	uint32_t *first_file; /* of each stream */
 	size_t n_files;
 	struct read_file files[];
 };
