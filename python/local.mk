@@ -42,6 +42,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/interface.h \
 	python/item.c \
 	python/libraries.c \
+	python/lock.c \
 	python/module.c \
 	python/module.h \
 	python/nodes.c \

@@ -359,7 +359,7 @@ static void join_parts(void)
 {
 	PyMethodDef *const parts[] = {asking_methods, view_methods,
 		shape_methods, element_methods, copy_methods, gather_methods,
-		array_methods, dlpack_methods, device_methods,
+		lock_methods, array_methods, dlpack_methods, device_methods,
 		set_tensor_methods, standard_methods};
 	PyGetSetDef *const more[] = {
 		properties, array_properties, standard_properties};

@@ -31,6 +31,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_loader_copies.py \
 	tests/python/py_loader_faults.py \
 	tests/python/py_loader_state.py \
+	tests/python/py_lock.py \
 	tests/python/py_nn.py \
 	tests/python/py_nodes.py \
 	tests/python/py_numpy_dtypes.py \
