@@ -105,6 +105,7 @@ BENCHES = \
 	bench/read_file.sh \
 	bench/refit.sh \
 	bench/register.sh \
+	bench/replay.sh \
 	bench/restart.sh \
 	bench/ring.sh \
 	bench/save.sh \
@@ -130,6 +131,7 @@ EXTRA_DIST += \
 	bench/py_channel.py \
 	bench/py_loader.py \
 	bench/read_file.py \
+	bench/replay.py \
 	bench/times.h \
 	bench/transpose.py \
 	$(NULL)

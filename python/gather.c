@@ -93,3 +93,89 @@ PyMethodDef gather_methods[] = {
 		"alone are read."},
 	{0},
 };
+
+/* ---- several tables at once ----------------------------------------- */
+
+/* PyTorch's memory: its address, without its other ways, which take as long as
+ * some hundred rows. */
+static void *address_of(PyObject *torch_tensor)
+{
+	PyObject *number = PyObject_CallMethod(torch_tensor, "data_ptr", NULL);
+	void *at = number ? PyLong_AsVoidPtr(number) : NULL;
+
+	Py_XDECREF(number);
+	return at;
+}
+
+/* A tensor over PyTorch's contiguous memory, [n, ...] as rows of the table or,
+ * without a table, numbers. NULL with an exception. */
+static PyObject *over_torch(PyObject *torch_tensor, PyObject *table, int64_t n)
+{
+	void *at = address_of(torch_tensor);
+	int64_t shape[TARN_NDIM_MAX] = {n};
+	const struct tarn_layout *l = table ? layout_of(table) : NULL;
+
+	if (PyErr_Occurred())
+		return NULL;
+	for (int i = 1; l && i < l->ndim; i++)
+		shape[i] = l->shape[i];
+	return borrow_memory(torch_tensor, at, l ? l->dtype : TARN_I64,
+		l ? l->ndim : 1, shape, NULL, true);
+}
+
+static int gather_one(PyObject *table, PyObject *torch_out, PyObject *index)
+{
+	PyObject *out =
+		over_torch(torch_out, table, layout_of(index)->shape[0]);
+	int r;
+
+	if (!out)
+		return -1;
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_gather(
+		tensor_of(out), tensor_of(table), tensor_of(index), NULL);
+	Py_END_ALLOW_THREADS
+	Py_DECREF(out);
+	if (r < 0)
+		raise_view(r);
+	return r < 0 ? -1 : 0;
+}
+
+static PyObject *gather_all(
+	PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+	PyObject *index = NULL;
+	Py_ssize_t n;
+	int64_t rows;
+	int r = 0;
+
+	(void)module;
+	if (n_args != 4 || !PyList_Check(args[0]) || !PyList_Check(args[1]) ||
+		PyList_Size(args[0]) != PyList_Size(args[1])) {
+		PyErr_SetString(PyExc_TypeError,
+			"_gather_all takes two lists, numbers, and how many");
+		return NULL;
+	}
+	n = PyList_Size(args[0]);
+	if (int_argument(args[3], &rows) < 0)
+		return NULL;
+	index = over_torch(args[2], NULL, rows);
+	if (!index)
+		return NULL;
+	for (Py_ssize_t i = 0; r >= 0 && i < n; i++)
+		r = gather_one(PyList_GetItem(args[0], i),
+			PyList_GetItem(args[1], i), index);
+	Py_DECREF(index);
+	if (r < 0)
+		return NULL;
+	Py_INCREF(Py_None);
+	return Py_None;
+}
+
+PyMethodDef gather_functions[] = {
+	{"_gather_all", EXPORT(gather_all), FAST,
+		"Rows of Tensors to contiguous tensors of PyTorch's, which the "
+		"caller\nhas made for them, by contiguous int64 numbers of "
+		"PyTorch's."},
+	{0},
+};

@@ -159,6 +159,8 @@ PYTHON_SOURCES = \
 	python/tarn/_store.py \
 	python/tarn/_store.pyi \
 	python/tarn/_tarn.pyi \
+	python/tarn/_td_rows.py \
+	python/tarn/_td_storage.py \
 	python/tarn/array_api.py \
 	python/tarn/array_api.pyi \
 	python/tarn/data.py \
@@ -170,6 +172,8 @@ PYTHON_SOURCES = \
 	python/tarn/numpy.py \
 	python/tarn/numpy.pyi \
 	python/tarn/py.typed \
+	python/tarn/tensordict.py \
+	python/tarn/tensordict.pyi \
 	$(NULL)
 dist_tarnpython_DATA = $(PYTHON_SOURCES)
 # A package of its own, since it is much, and of PyTorch's users alone.

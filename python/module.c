@@ -15,6 +15,7 @@ static PyMethodDef *const functions[] = {
 	save_functions,
 	pack_functions,
 	nodes_functions,
+	gather_functions,
 	lock_functions,
 };
 

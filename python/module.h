@@ -91,6 +91,7 @@ extern PyMethodDef copy_functions[];
 extern PyMethodDef device_functions[];
 extern PyMethodDef borrow_functions[];
 extern PyMethodDef dlpack_functions[];
+extern PyMethodDef gather_functions[];
 extern PyMethodDef lock_functions[];
 extern PyMethodDef save_functions[];
 extern PyMethodDef nodes_functions[];

@@ -20,8 +20,8 @@ name in any other. Nothing is copied, and no daemon needs to be started first.
 
 Where to go on: help(tarn.load), help(tarn.Store), help(tarn.Tensor), one name
 at a time; help(tarn.torch) for DataLoader, help(tarn.nn) for module trees,
-help(tarn.data) for the samples of training jobs; the programs in examples/,
-which the README lists; man tarn for the idea, and tarn doctor for this machine.
+help(tarn.data) for training samples, help(tarn.tensordict) for replay buffers;
+the programs in examples/; man tarn for the idea, tarn doctor for this machine.
 
 The names beside numpy's and PyTorch's:
 
@@ -63,9 +63,10 @@ _collate.register()
 
 
 def __getattr__(name):
-    """tarn.torch and its kin are imported when they are asked for; tarn.torch
-    and tarn.numpy bring PyTorch and numpy."""
-    if name in ("array_api", "data", "nn", "numpy", "ops", "torch"):
+    """tarn.torch and its kin are imported when they are asked for; tarn.torch,
+    tarn.tensordict and tarn.numpy bring PyTorch, tensordict and numpy."""
+    if name in ("array_api", "data", "nn", "numpy", "ops", "tensordict",
+                "torch"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -44,6 +44,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_pretrain.py \
 	tests/python/py_readme.py \
 	tests/python/py_refit.py \
+	tests/python/py_replay.py \
 	tests/python/py_routes.py \
 	tests/python/py_safe_open.py \
 	tests/python/py_safetensors.py \
@@ -53,6 +54,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_store.py \
 	tests/python/py_stubs.py \
 	tests/python/py_tensor.py \
+	tests/python/py_tensordict.py \
 	tests/python/py_torch.py \
 	tests/python/py_torch_device.py \
 	tests/python/py_views.py \

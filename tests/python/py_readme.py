@@ -82,6 +82,13 @@ if find_spec("torch"):
     kit.equal((first.communicate(timeout=600), first.returncode),
               (("552.0\n[[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]\n", ""), 0),
               "the README's opening runs")
+    if find_spec("torchrl"):
+        replay = start(block_with("Writer()"))
+        kit.equal((replay.communicate(timeout=600)[0], replay.returncode),
+                  ("512 torch.Size([256, 8])\n", 0),
+                  "the README's lines for torchrl run")
+    else:
+        kit.skipped("the README's lines for torchrl", "it is not installed")
     pytorch = start(block_with("load_file("))
     kit.equal((pytorch.communicate(timeout=600), pytorch.returncode),
               (("True 47.0\ntorch.Size([8, 2])\n", ""), 0),

@@ -35,7 +35,7 @@ class Shared(torch.Tensor):
         return copy
 
 
-def _wrap(tensor, store, requires_grad=False):
+def wrap(tensor, store, requires_grad=False):
     made = torch.Tensor._make_subclass(Shared, tensor.torch(), requires_grad)
     made._where = (store.socket, store.pool, store._export(tensor))
     made._bytes = made.data_ptr(), made.shape, made.stride()
@@ -74,7 +74,7 @@ def share(tensor, name=None, *, store=None):
         _publish_unnamed(store, made)
     else:
         store.publish(name, made)
-    return _wrap(made, store,
+    return wrap(made, store,
                  tensor.requires_grad and tensor.is_leaf)
 
 
@@ -101,7 +101,7 @@ def _store_at(socket, pool):
 
 def _receive(socket, pool, descriptor, requires_grad):
     store = _store_at(socket, pool)
-    return _wrap(store._import(descriptor), store, requires_grad)
+    return wrap(store._import(descriptor), store, requires_grad)
 
 
 def _reduce(tensor):
