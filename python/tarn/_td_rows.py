@@ -61,12 +61,23 @@ def _leaf(key, value):
     if value.layout != torch.strided:
         raise TypeError(f"{_text(key)!r} is {value.layout}; use .to_dense()")
     try:
-        dtype = _conversions.to_tensor(
-            torch.empty(0, dtype=value.dtype)).dtype
+        none = _conversions.to_tensor(torch.empty(0, dtype=value.dtype))
     except (TypeError, ValueError, RuntimeError, BufferError):
-        raise TypeError(f"{_text(key)!r} is {value.dtype}, which the store "
-                        "does not have") from None
-    return str(dtype), tuple(value.shape)
+        none = None
+    if none is None or none.itemsize < 1:
+        raise TypeError(f"{_text(key)!r} is {value.dtype}, of which a buffer "
+                        "has no rows")
+    return str(none.dtype), tuple(value.shape)
+
+
+def _as_tensordict(example):
+    if isinstance(example, torch.Tensor) or is_tensor_collection(example):
+        return example
+    if hasattr(example, "zero"):
+        return example.zero()  # a spec of torchrl
+    if hasattr(example, "keys"):
+        return TensorDict.from_dict(dict(example), batch_size=[])
+    return example
 
 
 class Spec:
@@ -79,11 +90,7 @@ class Spec:
     @classmethod
     def of(cls, example, length):
         """That of rows like this one."""
-        if not is_tensor_collection(example):
-            example = example.zero() if hasattr(example, "zero") and \
-                not isinstance(example, torch.Tensor) else \
-                TensorDict.from_dict(dict(example), batch_size=[]) \
-                if hasattr(example, "keys") else example
+        example = _as_tensordict(example)
         if not is_tensor_collection(example):
             raise TypeError("example is a TensorDict of one row, a dict or a "
                             f"spec, not a {type(example).__name__}")
@@ -168,6 +175,8 @@ class Rows:
         self._tensors = [tensors[_name(k)] for k in self._keys]
         self._leaves = [shared.wrap(t, store) for t in self._tensors]
         self._dtypes = [t.dtype for t in self._leaves]
+        # Those without elements have no address.
+        self._filled = [i for i, t in enumerate(self._leaves) if t.numel()]
         self.td = self._tree(self._leaves, self.length).lock_()
 
     def _tree(self, leaves, n):
@@ -192,20 +201,23 @@ class Rows:
     def alone(self):
         """No other process writes meanwhile, and none that died has left torn
         rows. Gives the words."""
-        self._words.lock(True)
         try:
+            self._words.lock(True)
             words = self.words()
             if words[BEGUN] != words[DONE] or words[BY_NUMBER] % 2:
                 self._mend(words)
                 words = self.words()
             yield words
         finally:
-            self._words.unlock()
+            # A signal may come before lock() has it, and just after that.
+            with contextlib.suppress(PermissionError):
+                self._words.unlock()
 
     def _mend(self, words):
         """A writer has died, or failed, between two words."""
         length, n, done = self.length, words[LEN], words[DONE]
-        torn = {i % length for i in range(done, words[BEGUN])}
+        begun = min(words[BEGUN], done + length)
+        torn = {i % length for i in range(done, begun)}
         last = (done - 1) % length
         whole = last if last < n and last not in torn else \
             next((i for i in range(n) if i not in torn), None)
@@ -356,12 +368,14 @@ class Rows:
         shape = index.shape
         index = index.reshape(-1)
         count = index.shape[0]
-        tensors = self._tensors if n == self.length else \
-            [t.narrow(0, 0, n) for t in self._tensors]
         made = [torch.empty((count, *s), dtype=d) for d, (_, s)
                 in zip(self._dtypes, self.spec.leaves.values())]
         if count:
-            _tarn._gather_all(tensors, made, index, count)
+            tensors = [self._tensors[i] for i in self._filled]
+            if n != self.length:
+                tensors = [t.narrow(0, 0, n) for t in tensors]
+            _tarn._gather_all(tensors, [made[i] for i in self._filled], index,
+                              count)
         rows = self._tree(made, count)
         return rows if len(shape) == 1 else rows.reshape(shape)
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -107,6 +108,36 @@ def as_torchrl():
     rb.extend(rows(range(5)))
     kit.equal(numbers(seen[:]), list(range(5)), "and goes on")
     kit.ok("'rb', len=5" in repr(rb), "its repr tells", repr(rb))
+
+
+def all_types():
+    """Leaves of any dtype and shape go in and out."""
+    x = torch.arange(-3, 9)
+    data = TensorDict({
+        str(dtype).removeprefix("torch."): x.to(dtype) for dtype in (
+            torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64,
+            torch.float16, torch.bfloat16, torch.float32, torch.float64,
+            torch.complex64, torch.float8_e4m3fn, torch.uint16)}, [12])
+    data["none"] = torch.zeros(12, 0)
+    data["wide"] = x.view(12, 1, 1, 1).expand(12, 3, 1, 5).float()
+    data["deep"] = TensorDict({"a/b": TensorDict({"": x[:, None]}, [12, 1])},
+                              [12])
+    data["turned"] = x.view(2, 6).t().flatten().view(12, 1).expand(12, 4)
+    rb = buffer("types", 30)
+    rb.extend(data)
+    index = torch.tensor([3, 0, 11, 3])
+    found, wanted = rb._storage[index], data[index]
+    kit.equal(sorted(found.keys(True, True), key=str),
+              sorted(wanted.keys(True, True), key=str), "all leaves are there")
+    kit.equal([k for k in wanted.keys(True, True) if
+               found[k].dtype != wanted[k].dtype or
+               found[k].shape != wanted[k].shape or
+               not torch.equal(found[k].flatten().view(torch.uint8),
+                               wanted[k].flatten().contiguous().view(
+                                   torch.uint8))], [],
+              "and are what was put")
+    kit.equal(found["deep", "a/b"].batch_size, (4, 1),
+              "nested batch sizes are theirs")
 
 
 def other_kinds():
@@ -364,6 +395,26 @@ def fails_on_the_way():
            "and no row is half written")
 
 
+def others():
+    """A process that knows the name alone."""
+    rb = buffer("others", 20)
+    subprocess.run([sys.executable, "-c", """if True:
+        import torch
+        from tensordict import TensorDict
+        from torchrl.data import TensorDictReplayBuffer
+        from tarn.tensordict import Storage, Writer
+        rb = TensorDictReplayBuffer(storage=Storage(20, "others"),
+                                    writer=Writer(), batch_size=4)
+        x = torch.arange(5.)[:, None].expand(5, 32)
+        rb.extend(TensorDict({"obs": x, "next": TensorDict(
+            {"obs": x, "done": x[:, :1] % 2 == 1}, [5])}, [5]))
+        """], check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
+    kit.equal((len(rb), numbers(rb[:])), (5, list(range(5))),
+              "what another process has made is found")
+    rb.extend(rows([5]))
+    kit.equal(numbers(rb[:]), list(range(6)), "and gone on with")
+
+
 def forks():
     rb = buffer("fork", 20)
     rb.extend(rows(range(3)))
@@ -379,6 +430,7 @@ def main():
                                            "d.sock"))
     try:
         as_torchrl()
+        all_types()
         other_kinds()
         own_writer()
         refused()
@@ -391,6 +443,7 @@ def main():
             dies_at(word, after, filled)
         killed()
         fails_on_the_way()
+        others()
         forks()
     finally:
         daemon.terminate()

@@ -108,6 +108,9 @@ def refused(store):
              ("no", TensorDict({"s": NonTensorData("x")}), 1)),
             (TypeError, "'x' is torch.complex128", "a dtype is ours",
              ("no", {"x": torch.zeros(1, dtype=torch.complex128)}, 1)),
+            (TypeError, "'x' is torch.float4", "whole bytes",
+             ("no", {"x": torch.zeros(2, dtype=torch.uint8).view(
+                 torch.float4_e2m1fn_x2)}, 1)),
             (TypeError, "to_dense", "a layout is strided",
              ("no", TensorDict({"x": torch.eye(2).to_sparse()}), 1)),
             (TypeError, "not a Tensor", "a tensor has no keys",
