@@ -126,11 +126,12 @@ static PyObject *read_words(PyObject *module, PyObject *object)
 
 	(void)module;
 	/* What was read before is read before the words, and what is read
-	 * afterwards, after them: pairs with the fences of write_word(). */
+	 * afterwards, after them: pairs with the fences of write_word(), too. */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (int64_t i = 0; tuple && i < n; i++) {
+		/* In their order: pairs with the fences of write_word(). */
 		int64_t word =
-			atomic_load_explicit(&words[i], memory_order_relaxed);
+			atomic_load_explicit(&words[i], memory_order_acquire);
 		PyObject *number = PyLong_FromLongLong(word);
 
 		if (number && PyTuple_SetItem(tuple, i, number) == 0)

@@ -227,8 +227,9 @@ class Rows:
             for leaf in self._leaves:
                 for i in sorted(torn):
                     leaf[i] = leaf[whole]
+        # A reader that has read torn rows does not learn it from BEGUN now.
+        self._write_word(BY_NUMBER, words[BY_NUMBER] // 2 * 2 + 2)
         self._write_word(BEGUN, done)
-        self._write_word(BY_NUMBER, words[BY_NUMBER] + words[BY_NUMBER] % 2)
 
     # ---- writing ----
 

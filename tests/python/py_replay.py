@@ -287,6 +287,14 @@ def status(pid):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def until(call):
+    at = time.monotonic() + 300  # it takes milliseconds; a hang is to fail
+    while not call():
+        if time.monotonic() > at:
+            sys.exit("Bail out! a child does not write")
+        time.sleep(.001)
+
+
 def many_write():
     """Each writes runs of its own, in buffers of its own."""
     size, each, runs, writers = 64, 7, 60, 3
@@ -299,8 +307,7 @@ def many_write():
 
     pids = [fork(lambda w=w: write(w)) for w in range(writers)]
     rb, seen, torn = buffer("many", size), 0, 0
-    while not len(rb):
-        time.sleep(.001)
+    until(lambda: len(rb))
     lengths = []
     while len(lengths) < 300:
         torn += numbers(rb.sample()) is None
@@ -365,9 +372,8 @@ def killed():
     rb, torn = buffer("killed", 50), 0
     for k in range(6):
         pid = fork(write)
-        time.sleep(.03 + .017 * k)
-        while not len(rb):
-            time.sleep(.001)
+        until(lambda: rb.write_count > 60 * (k + 1))
+        time.sleep(.003 * k)
         os.kill(pid, signal.SIGKILL)
         status(pid)
         for _ in range(20):
@@ -415,6 +421,28 @@ def others():
     kit.equal(numbers(rb[:]), list(range(6)), "and gone on with")
 
 
+def mended_meanwhile():
+    """1. A writer dies. 2. A reader has read the rows. 3. Another process puts
+    whole rows there. 4. The reader asks whether its rows were touched."""
+    rb = buffer("meanwhile", 20)
+    rb.extend(rows(range(20)))
+    ours, theirs = rb._storage._rows, Storage(20, "meanwhile")
+    ours._leaves[0][2] = True  # half of a row, of numbers 0 to 4
+    ours._write_word(_td_rows.BEGUN, 25)
+    gather, calls = ours._gather, []
+
+    def slow(*args):
+        found = gather(*args)
+        if not calls:
+            with theirs._look().alone():
+                pass
+        calls.append(numbers(found))
+        return found
+    ours._gather = slow
+    kit.equal(numbers(rb[[2, 7]]), [19, 7], "a row that was torn is not given")
+    kit.equal(calls, [None, [19, 7]], "it was read twice")
+
+
 def forks():
     rb = buffer("fork", 20)
     rb.extend(rows(range(3)))
@@ -444,6 +472,7 @@ def main():
         killed()
         fails_on_the_way()
         others()
+        mended_meanwhile()
         forks()
     finally:
         daemon.terminate()

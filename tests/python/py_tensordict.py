@@ -3,6 +3,8 @@
 """TensorDicts in the store: what is written to a row all processes see; nested
 keys are parts of names; what is no buffer, or another one, is told by what
 differs."""
+import ast
+import inspect
 import io
 import json
 import os
@@ -173,6 +175,19 @@ def distrusts(store):
                td.open, "table")
 
 
+def stub():
+    """Editors are told what is there."""
+    path = os.path.join(os.path.dirname(tarn.__file__), "tensordict.pyi")
+    with open(path, encoding="utf-8") as f:
+        found = {node.name: node for node in ast.parse(f.read()).body
+                 if hasattr(node, "name")}
+    kit.equal(sorted(found), td.__all__, "the stub has the names")
+    kit.equal([[a.arg for a in (*found[n].args.args, *found[n].args.kwonlyargs)]
+               for n in ("create", "open")],
+              [list(inspect.signature(f).parameters)
+               for f in (td.create, td.open)], "and their parameters")
+
+
 def main():
     daemon = kit.start_daemon(os.path.join(os.environ["XDG_RUNTIME_DIR"],
                                            "d.sock"))
@@ -182,6 +197,7 @@ def main():
     refused(store)
     differs()
     distrusts(store)
+    stub()
     daemon.terminate()
     daemon.wait()
     return kit.finish()
