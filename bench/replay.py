@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A replay buffer of torchrl over the store beside one in local memory, in turns:
 fill, rows a second, of extends of 1,000 rows; and a sample of 256, microseconds;
-medians. The same through tensordict alone: td[i:j] = rows, and td[index].
+medians. The same through tensordict alone: td[i:j] = rows, and td[index]. And a
+sample while another process adds rows as fast as it can.
 
     replay.py ROWS ROUNDS
 
@@ -9,6 +10,8 @@ A row has an observation of 84 floats and the next one, an action of 6, a reward
 and two flags.
 """
 import logging
+import os
+import signal
 import statistics
 import sys
 import time
@@ -94,11 +97,25 @@ for _ in range(ROUNDS):
             seconds(lambda: fill(it)) / ROWS * 1e9)
         figures.setdefault((kind, "sample", who), []).append(
             seconds(lambda: sample(it)) / SAMPLES * 1e6)
-store.publish({}, replace="bench/")
-store.publish({}, replace="table/")
 for kind in jobs:
     for what, unit in ("fill", "ns a row"), ("sample", "us for 256 rows"):
         local, ours = (statistics.median(figures[kind, what, who])
                        for who in ("local", "tarn"))
         print(f"{kind:10} {what:6}: tarn {ours:7.1f} {unit}, local "
               f"{local:7.1f} ({ours / local:.2f} x; wanted 2)")
+
+rb = made["buffer", "tarn"]
+pid = os.fork()
+if not pid:
+    while True:
+        fill_buffer(rb)
+before, begun = rb.write_count, time.perf_counter()
+busy = statistics.median(seconds(lambda: sample_buffer(rb))
+                         for _ in range(ROUNDS)) / SAMPLES * 1e6
+rate = (rb.write_count - before) / (time.perf_counter() - begun)
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
+print(f"buffer     sample: tarn {busy:7.1f} us for 256 rows, beside a process "
+      f"that adds {rate / 1e6:.2f} million a second")
+store.publish({}, replace="bench/")
+store.publish({}, replace="table/")

@@ -302,6 +302,13 @@ class Rows:
         with self.alone() as words:
             self._write_word(CHANGES, words[CHANGES] + 1)
 
+    def grow(self, length):
+        """So many rows are there, or more; the ring goes on where it did."""
+        if length > self.words()[LEN]:
+            with self.alone() as words:
+                self._write_word(LEN, max(words[LEN], min(length,
+                                                          self.length)))
+
     def set_written(self, n):
         """How many rows were ever appended, as torchrl counts."""
         with self.alone():

@@ -37,8 +37,9 @@ class Storage(storages.TensorStorage):
     max_size is the number of rows, whose memory is taken when the first process
     has data, or an example, a TensorDict of one row; then all of them find the
     buffer there, and len() is that of all. It stays when they end: the next one
-    goes on with it, and store.publish({}, replace="replay/") removes it. What a
-    row has beside the keys of the first one is left out.
+    goes on with it, and store.publish({}, replace="replay/") removes it, for
+    processes that do not have it open. What a row has beside the keys of the
+    first one is left out.
 
     Samples, get() with a tensor or a list of numbers, are copies, and each row
     is as one process has written it, whatever others write meanwhile. An int
@@ -53,13 +54,15 @@ class Storage(storages.TensorStorage):
     With the default writer of torchrl, whose cursor is its process's, one
     process may write. A sampler's state, as priorities, is its process's.
     dumps(), loads(), state_dict() and load_state_dict() are as
-    LazyTensorStorage's.
+    LazyTensorStorage's, and take each other's. Processes that add rows wait
+    while it is copied out; none should write during loads().
 
     ValueError: the buffer of that name has other rows, and what differs.
     TypeError: a value is no tensor. MemoryError: there is no room for all rows.
     Any thread may use it, and children of a fork."""
 
     _ready = False  # TensorStorage's constructor sets a length and more
+    _loading = False
 
     def __init__(self, max_size, name, *, example=None, store=None):
         self._name, self._given = rows.checked_name(name), store
@@ -146,8 +149,17 @@ class Storage(storages.TensorStorage):
 
     @_len.setter
     def _len(self, value):
-        if self._look() is not None and value != self._len:
+        # Other processes add rows meanwhile: it only grows, but by loads().
+        if self._look() is None:
+            return
+        if self._loading:
             self._set_ring(value, value)
+        else:
+            self._rows.grow(value)
+
+    @property
+    def _total_shape(self):
+        return None if self._look() is None else torch.Size([self.max_size])
 
     def _set_ring(self, length, cursor):
         self._rows.set_ring(length, cursor)
@@ -279,10 +291,24 @@ class Storage(storages.TensorStorage):
         self._rows.fill(data, state_dict["_len"])
         self._left = state_dict["_len"] % self.max_size
 
+    def dumps(self, path):
+        found = self._look()
+        if found is None:
+            super().dumps(path)  # says why not
+            return
+        with found.alone():
+            super().dumps(path)
+
+    def loads(self, path):
+        self._loading = True
+        try:
+            super().loads(path)
+        finally:
+            self._loading = False
+
     def __getstate__(self):
         state = _Base.__getstate__(self)
-        for private in "_rows", "_len_value", "_total_shape_value":
-            state.pop(private, None)
+        state.pop("_rows", None)
         return state
 
     def __setstate__(self, state):

@@ -260,6 +260,20 @@ def saved():
     to.load_state_dict(part.state_dict())
     to.extend(rows([4]))
     kit.equal(numbers(to[:]), list(range(5)), "a part of it goes on")
+    part.dumps(tmp / "part")
+    to.loads(tmp / "part")
+    to.extend(rows([4]))
+    kit.equal(numbers(to[:]), list(range(5)), "also of files")
+    shutil.rmtree(tmp / "part")
+    to._writer.write_at(torch.tensor([6, 5]), rows([6, 5]))
+    to.extend(rows([50]))
+    kit.equal(numbers(to[:]), [0, 1, 2, 3, 4, 50, 6],
+              "rows that are written ahead of the ring are there")
+    kit.equal((to._storage.shape, to._storage._total_shape), ((7,), (20,)),
+              "its shape is that of what is there")
+    kit.raises(RuntimeError, "non-initialized", "nothing is not dumped",
+               buffer("save/empty", 20).dumps, tmp / "none")
+    shutil.rmtree(tmp / "none", ignore_errors=True)
     to.load_state_dict(buffer("save/nothing", 20).state_dict())
     kit.equal(len(to), 0, "nothing is restored, too")
     again = pickle.loads(pickle.dumps(rb._storage))
