@@ -401,6 +401,8 @@ lib_libcore_la_SOURCES = \
 	lib/data/index.c \
 	lib/data/key.h \
 	lib/data/loader.c \
+	lib/data/loader.h \
+	lib/data/loader_open.c \
 	lib/data/mixture.c \
 	lib/data/order.c \
 	lib/data/plan.c \
