@@ -127,6 +127,7 @@ PYTHON_SOURCES = \
 	python/tarn/_channel.pyi \
 	python/tarn/_collate.py \
 	python/tarn/_copies.py \
+	python/tarn/_data_cache.py \
 	python/tarn/_data_collate.py \
 	python/tarn/_data_loader.py \
 	python/tarn/_data_records.py \

@@ -57,3 +57,15 @@ def collate(items):
         return _tarn.tensor(items)
     stacked = _arrays(items) if items else None
     return items if stacked is None else stacked
+
+
+_PLAIN = (*_NUMBERS, str, bytes, complex, type(None))
+
+
+def is_new(batch):
+    """Has what collate made no memory of the samples that it was made of?"""
+    if isinstance(batch, (dict, tuple)):
+        return all(map(is_new, batch.values() if isinstance(batch, dict)
+                       else batch))
+    return isinstance(batch, _tarn.Tensor) or \
+        all(type(item) in _PLAIN for item in batch)

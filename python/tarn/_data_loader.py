@@ -8,7 +8,8 @@ import sys
 import weakref
 
 from . import _store, _tarn
-from ._data_collate import collate as collate_samples
+from ._data_cache import Cache, Shelf
+from ._data_collate import collate as collate_samples, is_new
 from ._data_workers import Pool
 from ._dataset import Dataset, parts_of, sample_seed
 
@@ -59,33 +60,93 @@ def _takes_seed(function):
                p.default is p.empty for p in parameters) >= 2
 
 
+def _check_decode(decode, cache, transform):
+    """Is it the same in each epoch, and is there something to keep?"""
+    if decode is None and cache is not None:
+        raise ValueError(
+            "Loader: cache keeps what decode= returns; give what the transform "
+            "does that is not random as decode=, and what is random, which is "
+            "done anew in each epoch, as transform=" if transform is not None
+            else "Loader: cache keeps what decode= returns, and there is none")
+    if decode is None:
+        return
+    if not callable(decode):
+        raise TypeError(f"Loader: decode is {decode!r}, which cannot be called")
+    if _takes_seed(decode):
+        raise ValueError(
+            "Loader: decode takes a second argument, and gets the sample alone: "
+            "it must return the same at each position; what is random, and "
+            "takes a seed, is to be transform=, which gets what decode returned")
+    if cache is not None and not isinstance(cache, Cache):
+        raise TypeError(f"Loader: cache is {cache!r:.100}; a tarn.data.Cache is "
+                        "wanted")
+
+
 class Work:
     """What becomes of the samples of a rank's part: it is sent to workers."""
 
-    def __init__(self, dataset, transform, per, collate):
+    def __init__(self, dataset, transform, per, collate, decode=None,
+                 cache=None, store=None, parts=0):
+        _check_decode(decode, cache, transform)
         self.dataset, self.transform, self.per = dataset, transform, per
         self.collate = collate_samples if collate is None else collate
         self.seeded = transform is not None and _takes_seed(transform)
+        self.decode = decode
+        self._shelf = None if cache is None else \
+            Shelf(cache, store, dataset, parts)
+        # Our collate copies what it stacks, which is found without a copy then.
+        self._views = cache is not None and self.collate is collate_samples
 
     def __call__(self, first, n, batch):
         """The batch of the samples at positions first to first + n - 1; batch
         is what the library has read of them, or None."""
         if self.transform is None or self.per == "batch":
-            if batch is None:
-                batch = self.collate(self._items(first, n))
+            if batch is None or self.decode is not None:
+                batch = self._collated(first, n, batch)
             return self._transform(batch, [sample_seed(self.dataset.seed, g)
                                            for g in range(first, first + n)]
                                    if self.seeded else None)
-        samples = self._items(first, n) if batch is None else [
-            {name: tensor[i] for name, tensor in batch.items()}
-            for i in range(n)]
         return self.collate([
             self._transform(sample, sample_seed(self.dataset.seed, first + i)
                             if self.seeded else None)
-            for i, sample in enumerate(samples)])
+            for i, sample in enumerate(self._samples(first, n, batch))])
 
-    def _items(self, first, n):
-        return self.dataset._items(range(first, first + n))
+    def open(self):
+        """What all processes that do it share is there after this."""
+        if self._shelf is not None:
+            self._shelf.open()
+
+    def flush(self):
+        """Makes what was decoded by this process found by others."""
+        if self._shelf is not None:
+            self._shelf.flush()
+
+    def _collated(self, first, n, batch):
+        if self._views:
+            made = self.collate(self._samples(first, n, batch, view=True))
+            if is_new(made):
+                return made
+            self._views = False  # they are hardly ever stacked
+        return self.collate(self._samples(first, n, batch))
+
+    def _samples(self, first, n, batch, view=False):
+        samples = [self._sample(first, i, batch, view) for i in range(n)]
+        if self._shelf is not None:
+            self._shelf.settle()
+        return samples
+
+    def _sample(self, first, i, batch, view):
+        if self._shelf is not None:
+            return self._shelf.get(
+                first + i, lambda: self.decode(self._raw(first, i, batch)),
+                view)
+        raw = self._raw(first, i, batch)
+        return raw if self.decode is None else self.decode(raw)
+
+    def _raw(self, first, i, batch):
+        if batch is None:
+            return self.dataset.get(first + i)[self.dataset._item]
+        return {name: tensor[i] for name, tensor in batch.items()}
 
     def _transform(self, value, seed):
         if self.transform is None:
@@ -155,9 +216,14 @@ class Loader:
     state: what state_dict() returned, on any number of ranks. steps: how many
     batches one iteration has, for loops in epochs; the next iteration goes on.
 
-    transform: a function of a batch, or with per="sample" of each sample (a
-    dict; a Record, of whose fields those are read that it asks for; of Python's
-    sources the item), whose results are collated. If it must be given two
+    decode: a function of each sample (a dict; a Record, of whose fields those
+    are read that it asks for; of Python's sources the item), which returns the
+    same for it at any position. cache: a Cache, which keeps what it returns; what
+    has been decoded once is found there, and neither read, of records and items,
+    nor decoded.
+
+    transform: a function of a batch, or with per="sample" of each sample, as
+    decode has returned it, if there is one; the results are collated. If it must be given two
     arguments, the second one is a seed, sample_seed(dataset.seed, g) of the
     sample's position, or of a batch the list of those of its samples: what it
     draws from that is the same for any number of workers and ranks. workers:
@@ -175,8 +241,9 @@ class Loader:
                  shared=None, store=None, node_rank=None, node_ranks=None,
                  ahead=4, from_=0, state=None, until=None, steps=None,
                  positions=False, segments=False, cu_seqlens=False,
-                 document=False, transform=None, per="batch", workers=0,
-                 collate=None, multiprocessing_context=None, slot_bytes=None):
+                 document=False, decode=None, cache=None, transform=None,
+                 per="batch", workers=0, collate=None,
+                 multiprocessing_context=None, slot_bytes=None):
         if not isinstance(dataset, Dataset):
             raise TypeError(f"Loader: a tarn.data.Dataset is wanted, not a "
                             f"{type(dataset).__name__}")
@@ -186,8 +253,9 @@ class Loader:
         self._workers = _count("workers", workers, 0)
         self._context, self._slot_bytes = multiprocessing_context, slot_bytes
         self._place(rank, world, node_rank, node_ranks, global_batch, until)
-        self._check(transform, per, cu_seqlens)
-        self._work = Work(dataset, transform, per, collate)
+        self._check(decode, transform, per, cu_seqlens)
+        self._work = Work(dataset, transform, per, collate, decode, cache,
+                          store, self._parts)
         self._steps = None if steps is None else _count("steps", steps, 1)
         self._next, self._taken = _count("from_", from_, 0), 0
         self._batches = self._end = None
@@ -208,15 +276,16 @@ class Loader:
         self._plan = Plan(self.global_batch, rank, world,
                           None if until is None else _count("until", until, 1))
 
-    def _check(self, transform, per, cu_seqlens):
+    def _check(self, decode, transform, per, cu_seqlens):
         if per not in ("batch", "sample"):
             raise ValueError(f"Loader: per is {per!r}, and is batch or sample")
         if transform is not None and not callable(transform):
             raise TypeError(f"Loader: transform is {transform!r}, which cannot "
                             "be called")
-        if transform is not None and per == "sample" and cu_seqlens:
-            raise ValueError("Loader: cu_seqlens is a whole batch's; a "
-                             "transform per sample cannot get it")
+        if cu_seqlens and (decode is not None or
+                           transform is not None and per == "sample"):
+            raise ValueError("Loader: cu_seqlens is a whole batch's; decode, "
+                             "and a transform per sample, cannot get it")
         if self.dataset._item and self._shared is not None:
             raise ValueError("Loader: shared is for tokens and rows; records, "
                              "and items of Python's objects, come from workers")
@@ -257,6 +326,7 @@ class Loader:
     def _open(self):
         """Workers first: forks of a process with as few threads as may be."""
         pool = inner = None
+        self._work.open()
         if self._workers:
             pool = Pool(self._work, self._workers, self._ahead, self._store,
                         self._context, self._read_bytes(), self._slot_bytes)
@@ -358,6 +428,7 @@ class _Batches:
             self._pool.close()
         if self._inner is not None:
             self._inner.close()
+        self._work.flush()
 
     def _raw(self, g):
         """What the library has read for the step at g, which stays until the

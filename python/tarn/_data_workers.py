@@ -123,6 +123,7 @@ def _run(work, tasks, results):
         tasks.join("consumer")
         results.join("producer")
         _serve(work, tasks, results)
+        work.flush()
     except BaseException:
         traceback.print_exc()
         # At once: what the frames of the error have is not dropped.

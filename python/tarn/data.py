@@ -32,6 +32,7 @@ worker processes. man tarn-data has the idea; tarn data cat prints what a rank
 gets. tarn.torch.data has a dataset for PyTorch's own loaders.
 """
 from . import _tarn
+from ._data_cache import Cache
 from ._data_collate import collate
 from ._data_loader import Loader
 from ._data_records import Record, arrow
@@ -53,5 +54,5 @@ def rank_part(global_batch, rank, world):
     return _tarn._data_rank_part(global_batch, rank, world)
 
 
-__all__ = ["Dataset", "Loader", "PythonSource", "Record", "Source", "arrow",
-           "collate", "order", "rank_part", "sample_seed"]
+__all__ = ["Cache", "Dataset", "Loader", "PythonSource", "Record", "Source",
+           "arrow", "collate", "order", "rank_part", "sample_seed"]

@@ -99,6 +99,17 @@ class Dataset:
                      ) -> list[dict[str, Any]]: ...
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
 
+class Cache:
+    name: str
+    budget: int
+    key: str
+    store: Store | None
+    def __init__(self, name: str, budget: SupportsIndex, key: str, *,
+                 store: Store | None = None) -> None: ...
+    @property
+    def info(self) -> dict[str, int]: ...
+    def clear(self) -> None: ...
+
 class Loader:
     dataset: Dataset
     rank: int
@@ -112,7 +123,9 @@ class Loader:
         state: dict[str, Any] | None = None, until: int | None = None,
         steps: int | None = None, positions: bool = False,
         segments: bool = False, cu_seqlens: bool = False,
-        document: bool = False, transform: Callable[..., Any] | None = None,
+        document: bool = False, decode: Callable[[Any], Any] | None = None,
+        cache: Cache | None = None,
+        transform: Callable[..., Any] | None = None,
         per: Literal["batch", "sample"] = "batch", workers: int = 0,
         collate: Callable[[list[Any]], Any] | None = None,
         multiprocessing_context: str | BaseContext | None = None,

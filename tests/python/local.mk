@@ -13,6 +13,8 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_channel_put.py \
 	tests/python/py_copies.py \
 	tests/python/py_data.py \
+	tests/python/py_data_cache.py \
+	tests/python/py_data_cache_faults.py \
 	tests/python/py_data_loader.py \
 	tests/python/py_data_records.py \
 	tests/python/py_data_torch.py \

@@ -25,9 +25,9 @@ class Batches(IterableDataset):
 
     They are dicts of PyTorch's tensors, in the same order for any number of
     workers, each of which reads its own: worker w of W has the steps w, w + W
-    and so on. rank, world, until, the parts of a batch, transform, per and
-    collate are tarn.data.Loader's, which reads ahead in C and can share what it
-    reads; this is for programs whose loader must be PyTorch's.
+    and so on. rank, world, store, until, the parts of a batch, decode, cache,
+    transform, per and collate are tarn.data.Loader's, which reads ahead in C and
+    can share what it reads; this is for programs whose loader must be PyTorch's.
 
     An iteration begins at position, which is from_ until it is set: a job that
     counts its steps goes on with any number of ranks and workers by
@@ -38,7 +38,7 @@ class Batches(IterableDataset):
     def __init__(self, dataset, global_batch, *, rank=None, world=None,
                  from_=0, until=None, positions=False, segments=False,
                  cu_seqlens=False, document=False, transform=None, per="batch",
-                 collate=None):
+                 collate=None, decode=None, cache=None, store=None):
         super().__init__()
         if (rank is None) != (world is None):
             raise ValueError("Batches: rank and world are given both, or "
@@ -52,7 +52,8 @@ class Batches(IterableDataset):
         if dataset._item and parts_of(**self._parts):
             raise ValueError("Batches: records and items of Python have no "
                              "positions, segments, cu_seqlens and document")
-        self._work = Work(dataset, transform, per, collate)
+        self._work = Work(dataset, transform, per, collate, decode, cache,
+                          store, parts_of(**self._parts))
         self._next = from_  # the position of this copy's next batch
         self._resumed = None  # the worker and the position of a state
 
@@ -83,10 +84,13 @@ class Batches(IterableDataset):
                 f"Batches: the state is of worker {resumed[0]} of {resumed[1]}, "
                 f"and this is worker {turn} of {workers}; set position instead")
         self._next = g
-        while (step := self._plan.at(g)) is not None:
-            batch = self._read(*step[:2])
-            g = self._next = self._skip(g, workers)
-            yield batch
+        try:
+            while (step := self._plan.at(g)) is not None:
+                batch = self._read(*step[:2])
+                g = self._next = self._skip(g, workers)
+                yield batch
+        finally:
+            self._work.flush()
 
     def state_dict(self):
         """The position of this worker's next batch, and the configuration."""

@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 from torch.utils.data import IterableDataset
 
-from ..data import Dataset
+from .._store import Store
+from ..data import Cache, Dataset
 
 class Batches(IterableDataset[Any]):
     dataset: Dataset
@@ -16,7 +17,9 @@ class Batches(IterableDataset[Any]):
                  cu_seqlens: bool = False, document: bool = False,
                  transform: Callable[..., Any] | None = None,
                  per: Literal["batch", "sample"] = "batch",
-                 collate: Callable[[list[Any]], Any] | None = None
+                 collate: Callable[[list[Any]], Any] | None = None,
+                 decode: Callable[[Any], Any] | None = None,
+                 cache: Cache | None = None, store: Store | None = None
                  ) -> None: ...
     def __iter__(self) -> Iterator[Any]: ...
     def state_dict(self) -> dict[str, Any]: ...
