@@ -78,6 +78,7 @@ BENCHES = \
 	bench/column.sh \
 	bench/convert.sh \
 	bench/data.sh \
+	bench/data_cache.sh \
 	bench/data_order.sh \
 	bench/data_tar.sh \
 	bench/embed_pss.sh \
@@ -119,6 +120,7 @@ EXTRA_DIST += \
 	$(BENCHES) \
 	bench/daemon.sh \
 	bench/fio.sh \
+	bench/data_cache.py \
 	bench/data_tar.py \
 	bench/first_load.py \
 	bench/from_pretrained.py \
