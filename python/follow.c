@@ -14,6 +14,10 @@
 /* How long a wait may miss Ctrl-C, in milliseconds. */
 #define SLICE_MS 50
 
+/* Slices, one after the other, in which names were removed faster than they can
+ * be read: ten seconds, as the library has it for a wait in one piece. */
+#define OVERTAKEN_MAX (10000 / SLICE_MS)
+
 struct follow {
 	PyObject_HEAD
 	tarn_follow *follow; /* NULL: it is closed */
@@ -102,16 +106,20 @@ static void leave(PyObject *self)
 static int wait_slices(
 	tarn_follow *follow, double deadline, struct tarn_snapshot **ret)
 {
-	int left, r;
+	int left, overtaken = 0, r;
 
 	do {
 		left = deadline_slice(deadline, SLICE_MS);
 		Py_BEGIN_ALLOW_THREADS
 		r = tarn_follow_next(follow, left, ret);
 		Py_END_ALLOW_THREADS
-		if (r == -ETIMEDOUT && PyErr_CheckSignals() < 0)
+		overtaken = r == -EAGAIN ? overtaken + 1 : 0;
+		if (r != -ETIMEDOUT &&
+			(r != -EAGAIN || overtaken == OVERTAKEN_MAX))
 			return r;
-	} while (r == -ETIMEDOUT && !deadline_passed(deadline));
+		if (PyErr_CheckSignals() < 0)
+			return r;
+	} while (!deadline_passed(deadline));
 	return r;
 }
 

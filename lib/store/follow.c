@@ -8,9 +8,15 @@
  */
 #include <string.h>
 
+#include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/snapshot_internal.h"
 #include "lib/store/wait.h"
+
+/* For how many ms a look tries where the timeout leaves less: that other names
+ * are being removed does not mean that nothing is there. Picked. */
+#define LOOK_MS 50
 
 struct tarn_follow {
 	struct taking taking;
@@ -19,6 +25,7 @@ struct tarn_follow {
 			* look so far */
 	uint64_t given; /* the commit of the snapshot that was given out last */
 	size_t n_given; /* its names */
+	int64_t until;  /* of clock_ms(): when a look is to end */
 	int failed;     /* of the last look: an error that a wait would retry */
 };
 
@@ -79,7 +86,7 @@ static int look(void *arg)
 
 	if (follow->seen && table_committed(&t->store->table) == follow->seen)
 		return 0;
-	r = taking_run(t);
+	r = taking_run(t, follow->until);
 	/* The server stopped while it was freeing one of them. The next one
 	 * decides, and there is time. */
 	if (r == -EBUSY)
@@ -109,8 +116,11 @@ static int next(
 {
 	struct taking *t = &follow->taking;
 	size_t n = follow->n_given;
-	int r = store_wait(t->store, timeout_ms, look, follow);
+	int r;
 
+	follow->until = timeout_ms < 0 ? INT64_MAX
+				       : clock_ms() + MAX(timeout_ms, LOOK_MS);
+	r = store_wait(t->store, timeout_ms, look, follow);
 	if (r == -ETIMEDOUT)
 		return timed_out(follow, timeout_ms);
 	if (r >= 0)

@@ -100,9 +100,9 @@ static int try(struct taking *t)
 	return !t->prefix || !table_removed_since(table, t->at);
 }
 
-int taking_run(struct taking *t)
+int taking_run(struct taking *t, int64_t until)
 {
-	int64_t deadline = 0;
+	int64_t began = 0, now;
 	int r;
 
 	for (unsigned int round = 0;; round++) {
@@ -111,14 +111,17 @@ int taking_run(struct taking *t)
 			return MIN(r, 0);
 		if (round < ROUNDS_SPIN)
 			continue;
-		if (!deadline)
-			deadline = clock_ms() + SNAPSHOT_MS;
-		if (clock_ms() > deadline)
+		now = clock_ms();
+		if (!began) {
+			began = now;
+			until = MIN(until, now + SNAPSHOT_MS);
+		}
+		if (now > until)
 			return tarn_fail(EAGAIN,
-				"snapshot: for %d s names were published or "
+				"snapshot: for %lld ms names were published or "
 				"removed faster than they can be read; take "
 				"fewer names at once, or publish less often",
-				SNAPSHOT_MS / 1000);
+				(long long)(now - began));
 		sched_yield();
 	}
 }
@@ -178,7 +181,7 @@ int tarn_store_snapshot(
 	int r;
 
 	t.prefix_size = strlen(t.prefix);
-	r = taking_run(&t);
+	r = taking_run(&t, INT64_MAX);
 	if (r >= 0)
 		r = taking_hand_out(&t, false, ret);
 	taking_done(&t);
@@ -210,7 +213,7 @@ int tarn_store_snapshot_names(tarn_store *store, const char *const *names,
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = add_name(&t, names[i]);
 	if (r >= 0)
-		r = taking_run(&t);
+		r = taking_run(&t, INT64_MAX);
 	if (r >= 0)
 		r = taking_hand_out(&t, false, ret);
 	taking_done(&t);

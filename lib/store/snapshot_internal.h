@@ -37,8 +37,10 @@ struct taking {
 	struct table_row row;  /* the last row that was read */
 };
 
-/* -EAGAIN: it takes too long. */
-int taking_run(struct taking *t);
+/* -EAGAIN: it takes too long. until: of clock_ms(), after which no more than the
+ * first rounds begin; INT64_MAX: none is given. What was held stays held, and the
+ * next run goes on from there. */
+int taking_run(struct taking *t, int64_t until);
 /* What it has. keep: it has that afterwards, too. */
 int taking_hand_out(struct taking *t, bool keep, struct tarn_snapshot **ret);
 void taking_done(struct taking *t);

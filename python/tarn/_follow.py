@@ -168,7 +168,12 @@ class Follow(_tarn.FollowBase):
         published again. ConnectionResetError: the daemon is gone; versions
         that are held stay valid, and a new Store follows what a new daemon
         has. After any other error the call may be repeated."""
-        version = self._newer(timeout)
+        try:
+            version = self._newer(timeout)
+        except BlockingIOError as e:
+            if timeout is None:
+                raise
+            raise TimeoutError(errno.ETIMEDOUT, e.strerror) from None
         if version is None:
             since = f"newer than commit {self.version} of " if self.version \
                 else "as "
@@ -190,7 +195,8 @@ class Follow(_tarn.FollowBase):
     def latest(self):
         """The newest version, without waiting: one that is newer than the
         current one, or else that one. NotFoundError: nothing is there, or all
-        of it was removed."""
+        of it was removed. BlockingIOError: names are removed from the store
+        faster than they can be read; call it again."""
         if self._newer(0) is None and (self.current is None or self._removed):
             raise _tarn.NotFoundError(
                 errno.ENOENT, f"follow: nothing is published as {self._what()}"

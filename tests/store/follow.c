@@ -13,11 +13,14 @@
 
 #include <tarn/tarn.h>
 
+#include "base/checked.h"
+#include "base/clock.h"
+
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
-enum { ROUNDS = 20000, NAMES = 3 };
+enum { ROUNDS = 20000, NAMES = 3, MANY = 4000 };
 
 static struct daemon server;
 static tarn_store *store;
@@ -285,6 +288,66 @@ static void test_fast(void)
 	tarn_follow_free(follow);
 }
 
+/* Removes names of its own, without pause. */
+static pid_t remover(const char *name)
+{
+	pid_t pid = fork();
+	tarn_store *mine;
+
+	if (pid)
+		return pid;
+	if (tarn_store_open(server.socket, NULL, &mine) < 0)
+		_exit(1);
+	for (;;) {
+		publish(mine, name, NAMES, 1, false);
+		publish(mine, name, 1, 1, true);
+	}
+}
+
+static void fill(size_t n)
+{
+	char name[40];
+
+	for (size_t i = 0; i < n; i++) {
+		tarn_tensor *t = make(store, 1);
+
+		snprintf(name, sizeof(name), "many/%zu", i);
+		if (tarn_store_publish_one(store, name, t, NULL, NULL) < 0)
+			bail("publish: %s", tarn_error_message());
+		tarn_tensor_unref(t);
+	}
+}
+
+static void test_overtaken(void)
+{
+	pid_t pid;
+	struct tarn_snapshot *s = NULL;
+	tarn_follow *follow;
+	int64_t began, longest = 0;
+	int r, wrong = 0;
+
+	fill(MANY);
+	pid = remover("r");
+	follow = begin("many/");
+	for (int i = 0; i < 5; i++) {
+		began = clock_ms();
+		r = tarn_follow_next(follow, 100, &s);
+		longest = MAX(longest, clock_ms() - began);
+		wrong += r < 0 && r != -EAGAIN && r != -ETIMEDOUT;
+		if (r >= 0)
+			s = tarn_snapshot_free(s);
+	}
+	ok(longest < 5000, "a look beside removals ends with its timeout");
+	is_int(0, wrong, "and says why");
+	end(pid);
+	tarn_follow_free(follow);
+	follow = begin("many/");
+	s = next(follow);
+	is_int(MANY, (int64_t)s->n, "all is there afterwards");
+	tarn_snapshot_free(s);
+	tarn_follow_free(follow);
+}
+
 static void test_end(void)
 {
 	tarn_follow *follow = begin("fast/");
@@ -308,8 +371,9 @@ int main(void)
 	test_quiet();
 	test_removed();
 	test_refused();
+	test_overtaken();
 	test_fast();
 	test_end();
 	tarn_store_unref(store);
-	return done(32);
+	return done(35);
 }

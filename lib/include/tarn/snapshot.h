@@ -130,8 +130,11 @@ TARN_PUBLIC int tarn_follow_begin(tarn_store *store, const char *prefix,
  * -ETIMEDOUT: there was nothing new in time; -ENOENT: all names below the prefix
  * were removed, which is told once: the next call waits until some are published
  * again; -ECONNRESET: the daemon is gone, and what was returned stays valid. If
- * its server dies and is replaced the wait goes on. Otherwise as
- * tarn_store_snapshot. After any error the call may be repeated.
+ * its server dies and is replaced the wait goes on. -EAGAIN: names were published
+ * or removed faster than they could be read, also others than those below the
+ * prefix, until the timeout had passed (or 50 ms, if it is shorter), or for ten
+ * seconds. Otherwise as tarn_store_snapshot. After any error the call may be
+ * repeated.
  *
  * Every publication in the pool makes a waiting call read the numbers in the
  * table of names once.
