@@ -23,7 +23,8 @@ class _Write:
         try:
             self._call()
         except BaseException as e:
-            self.error = e
+            # Its frames would keep the copies as long as anybody has it.
+            self.error = e.with_traceback(None)
         finally:
             self._call = None  # the copies' memory
 

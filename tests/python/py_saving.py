@@ -60,6 +60,19 @@ kit.ok(isinstance(saving.error, FileExistsError) and saving.done(),
 kit.ok("failed" in repr(saving), "its repr says so, too", saving)
 kit.equal(tarn.open(path)["x"].tolist(), [1., 2., 3.],
           "the file that was there is as it was")
+
+
+def held_bytes():
+    with open("/proc/self/statm", encoding="ascii") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+big = tarn.ones((64 << 20,), "U8")
+before = held_bytes()
+saving = tarn.save(path, {"x": big}, exclusive=True, background=True)
+kit.raises(FileExistsError, "", "a large one fails", saving.wait)
+kit.ok(held_bytes() < before + (32 << 20),
+       "the error that is kept does not keep the copies", held_bytes() - before)
 kit.raises(TypeError, "", "what is no tensor is an error of the call",
            tarn.save, path, {"x": object()}, background=True)
 with warnings.catch_warnings(record=True) as seen:
