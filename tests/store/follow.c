@@ -338,7 +338,7 @@ static void test_overtaken(void)
 			s = tarn_snapshot_free(s);
 	}
 	ok(longest < 5000, "a look beside removals ends with its timeout");
-	is_int(0, wrong, "and says why");
+	is_int(0, wrong, "such a look fails with no other error");
 	end(pid);
 	tarn_follow_free(follow);
 	follow = begin("many/");
