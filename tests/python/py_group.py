@@ -73,7 +73,7 @@ class Rank:
         """Loads what cannot be loaded, in a group of its own, which may break.
         patch has things of the module that this rank has otherwise."""
         group = dist.new_group(backend="gloo")
-        originals = {name: getattr(nodes, name) for name in patch or {}}
+        originals = {name: getattr(nodes, name, None) for name in patch or {}}
         for name, new in (patch or {}).items():
             setattr(nodes, name, new)
         began = time.monotonic()
@@ -83,7 +83,10 @@ class Rank:
         except Exception as e:
             seen = [type(e).__name__, str(e)]
         for name, old in originals.items():
-            setattr(nodes, name, old)
+            if old is None:
+                delattr(nodes, name)
+            else:
+                setattr(nodes, name, old)
         self.say(what, [*seen, time.monotonic() - began,
                         self.store.names(more.get("name", path.strip("/")))])
         dist.barrier()
@@ -114,6 +117,10 @@ def formats_test(r):
     r.say("empty", [same(found, {}), read])
 
 
+def no_boot(*args, **words):
+    raise PermissionError(13, "of the test")
+
+
 def errors_test(r):
     on_b = r.node == "b"
     r.fail("differs", path_of("n.safetensors" if on_b else "m.safetensors"),
@@ -126,6 +133,14 @@ def errors_test(r):
 
     r.fail("cut", path_of("cut.safetensors"),
            {"_same_file": truncate} if on_b else None)
+
+    def overwrite(records):
+        with open(path_of("written.safetensors"), "r+b") as f:
+            f.seek(-4, os.SEEK_END)
+            f.write(b"once")
+
+    r.fail("written", path_of("written.safetensors"),
+           {"_same_file": overwrite} if on_b else None)
     exchange = nodes._exchange
 
     def lose(plan, me, memory, *rest):
@@ -136,6 +151,57 @@ def errors_test(r):
            {"_exchange": lose} if on_b else None)
     r.fail("fortran", path_of("f.npy"))
     r.fail("large", path_of("large.safetensors"))
+    r.fail("nowhere", path_of("o.safetensors"),
+           {"open": no_boot} if on_b else None)
+
+
+def reader_test(r):
+    """A reader that nobody wants any more."""
+    began, go, taken = threading.Event(), threading.Event(), []
+
+    class Whole:
+        def __getitem__(self, at):
+            taken.append(at)
+            began.set()
+            go.wait()
+            return torch.zeros(at.stop - at.start, dtype=torch.uint8)
+
+    class Source:
+        shards = [(None, 0, 0, Whole())]
+
+    chunks = [_plan.Chunk(0, 8 * i, 8 * i, 8) for i in range(4)]
+    reader = nodes._Reader(Source(), chunks, torch.zeros(32, dtype=torch.uint8))
+    began.wait()
+    reader.stop()
+    go.set()
+    for i in range(4):
+        reader.wait(i, nodes._Deadline(LONG))
+    r.say("reader", len(taken))
+
+
+def replaced_test(r):
+    """Another process publishes another version of the set while this one
+    looks."""
+    path, name = path_of("m.safetensors"), "replaced"
+    source = nodes._Local(r.store, path, name)
+    fields = nodes._fields({"digest": source.source.digest()})
+    other = tensors(9)
+    r.store.publish_set(name, other, fields={"tarn.file": "another"})
+
+    class Between(type(r.store)):
+        def snapshot(self, *args, **words):
+            found = super().snapshot(*args, **words)
+            r.store.publish_set(name, other, fields=fields)
+            return found
+
+    source.store = Between()
+    try:
+        source.published(fields)
+        seen = "nothing was raised"
+    except Exception as e:
+        seen = type(e).__name__, "another" in str(e)
+    r.say("replaced", seen)
+    r.store.publish({}, replace=name + "/")
 
 
 def late_test(r):
@@ -254,7 +320,7 @@ def failed(seen, kind, texts, message, count=2):
     kit.equal([(s[0], [t for t in texts if t not in s[1]], s[2] < LONG, s[3])
                if len(s) > 3 else s for s in seen],
               [(kind, [], True, [])] * count, message)
-    if any(s[0] != kind for s in seen):
+    if any(s[0] != kind or [t for t in texts if t not in s[1]] for s in seen):
         print("#", seen)
 
 
@@ -262,6 +328,7 @@ save_file(tensors(), path_of("m.safetensors"), {"note": "x"})
 save_file(tensors(1), path_of("n.safetensors"), {"note": "y"})
 save_file(tensors(2), path_of("o.safetensors"))
 save_file(tensors(3), path_of("cut.safetensors"))
+save_file(tensors(4), path_of("written.safetensors"))
 save_file({}, path_of("empty.safetensors"))
 save_file({"w": torch.zeros(25 << 20)}, path_of("large.safetensors"))
 tarn.save(path_of("a.npy"), tarn.arange(9.))
@@ -304,6 +371,11 @@ kit.ok(same(stores["b"].snapshot(prefix + "/half").torch(),
             {f"{prefix}/half/h": tensors()["half/h"]}),
        "another process of a node finds a tensor by its name")
 
+seen = ranks(2, "reader_test", "replaced_test")
+kit.equal(seen["reader"], [1] * 2, "after an error no further chunk is read")
+kit.equal(seen["replaced"], [["ValueError", True]] * 2,
+          "what is published in place of a set meanwhile is not taken for it")
+
 seen = ranks(2, "errors_test", "late_test", "stuck_test")
 failed(seen["differs"], "ValueError",
        ["different files", "node a has", "node b has", "m.safetensors",
@@ -316,6 +388,9 @@ failed(seen["missing"], "OSError", ["rank 1 on node b", "lost"],
        "a file that is missing on one node is an error on all")
 failed(seen["cut"], "OSError", ["on node", "cut.safetensors"],
        "a file that changes under way is an error on all")
+failed(seen["written"], "OSError",
+       ["on node", "the file changed after its header was read"],
+       "so is one of the same size, of which no node sees two versions")
 failed(seen["lost"], "OSError", ["node a", "node b", "digest"],
        "a byte that was lost is an error on all")
 failed(seen["fortran"], "OSError", ["f.npy", "not in C order"],
@@ -324,6 +399,9 @@ kit.equal([(s[0], "rank 1 on node b" in s[1]) for s in seen["large"]],
           [("OSError", True)] * 2, "a node without room is an error on all")
 kit.equal([n for n in stores["b"].names() if "large" in n], [],
           "a node without room has no set")
+failed(seen["nowhere"], "OSError", ["rank 1 on node b", "of the test"],
+       "what a rank cannot say of itself is an error on all, at once")
+kit.ok(max(s[2] for s in seen["nowhere"]) < LONG / 2, "they do not wait for it")
 failed(seen["late"], "TimeoutError", ["rank 1", f"{SHORT} s"],
        "a rank that does not come is an error after the timeout", 1)
 failed(seen["stuck"], "TimeoutError", [f"{SHORT} s"],

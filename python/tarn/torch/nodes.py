@@ -26,6 +26,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _plan, _store, _tarn
+from .._follow import _FIELDS
 
 # What a rank says at once: JSON, padded with spaces. Its texts, four at most,
 # are cut to TEXT bytes of JSON each.
@@ -215,17 +216,23 @@ class _Local:
         """The set's tensors as a dict, by their names in the file."""
         names = [e.name for e in self.source.extents]
         found = self.store.snapshot(
-            names=[f"{self.prefix}/{name}" for name in names])
-        self.store.check_set(self.prefix, fields)
+            names=[f"{self.prefix}/{name}" for name in [*names, _FIELDS]])
+        # Of the same commit as the tensors: another process may be publishing.
+        has = found[f"{self.prefix}/{_FIELDS}"]._set_fields()
+        if has != fields:
+            raise ValueError(
+                f"{VERB}: {self.prefix!r} is published with the fields {has}, "
+                f"where {fields} are wanted: another version of the file was "
+                "loaded meanwhile; load it again, or give another name=")
         return {name: found[f"{self.prefix}/{name}"] for name in names}
 
 
 def _describe(store, path, name, node):
     """This rank's _Local, and what it says of itself: errors, too."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
-        boot = f.read().strip()
-    record = {"node": _cut(node or socket.gethostname()), "boot": boot}
+    record = {"node": _cut(str(node or socket.gethostname()))}
     try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
+            record["boot"] = f.read().strip()
         local = _Local(store, path, name)
         record.update(local.record())
         return local, record
@@ -235,8 +242,8 @@ def _describe(store, path, name, node):
 
 
 def _within(deadline, what, call):
-    """What a call returns that a file system may block for ever; its thread is
-    left behind then."""
+    """What a call returns that raises nothing, and that a file system may block
+    for ever; its thread is left behind then."""
     done = []
     thread = threading.Thread(target=lambda: done.append(call()), daemon=True)
     thread.start()
@@ -275,12 +282,19 @@ class _Reader:
     def __init__(self, source, chunks, memory):
         self._source, self._chunks, self._memory = source, chunks, memory
         self._done = [threading.Event() for _ in chunks]
+        self._stopped = False
         self.error, self.bytes = None, 0
         threading.Thread(target=self._run, daemon=True).start()
+
+    def stop(self):
+        """Nobody wants the rest: its memory is free after this chunk."""
+        self._stopped = True
 
     def _run(self):
         try:
             for chunk, done in zip(self._chunks, self._done):
+                if self._stopped:
+                    break
                 whole = self._source.shards[chunk.file][3]
                 self._memory[chunk.at:chunk.at + chunk.size].copy_(
                     whole[chunk.offset:chunk.offset + chunk.size])
@@ -317,24 +331,29 @@ def _exchange(plan, me, memory, reader, ring_of, deadline):
             ring.pass_on(parts)
 
 
-def _fill(local, me, ring_of, deadline, record):
-    """Gets all bytes of the plan: memory that is not published yet, and how
-    many bytes were read from the file. An error of this node's is noted in the
-    record; one that breaks the ring is raised."""
-    size = max(local.plan.size, 1)
+def _room(local, record):
+    """Memory for the plan that is not published yet."""
     try:
-        memory = local.store.create((size,), "U8")
-    except Exception as e:
-        # The ring goes on, through memory that is given up afterwards.
+        return local.store.create((max(local.plan.size, 1),), "U8")
+    except Exception as e:  # all ranks are to raise it
         _fail(record, e)
-        memory = _tarn.empty((size,), "U8")
+        return None
+
+
+def _fill(local, memory, me, ring_of, deadline, record):
+    """Gets all bytes of the plan; how many were read from the file. An error
+    of this node's is noted in the record; one that breaks the ring is
+    raised."""
     reader = _Reader(local.source, local.plan.reads(me), memory)
-    _exchange(local.plan, me, memory, reader, ring_of, deadline)
+    try:
+        _exchange(local.plan, me, memory, reader, ring_of, deadline)
+    finally:
+        reader.stop()
     if reader.error is not None:
         _fail(record, reader.error)
-    elif not record.get("error"):
+    else:
         record["sum"] = memory.digest()
-    return memory, reader.bytes
+    return reader.bytes
 
 
 def _views(local, memory):
@@ -394,7 +413,11 @@ def _load(local, fields, members, deadline):
     """Reads, sends and publishes; how many bytes this rank has read."""
     record, memory, read = {}, None, 0
     if members.is_first:
-        memory, read = _fill(local, members.me, members.ring, deadline, record)
+        memory = _room(local, record)
+    members.tell(record)  # nobody reads for a node that has no room
+    record = {}
+    if members.is_first:
+        read = _fill(local, memory, members.me, members.ring, deadline, record)
     _same_bytes(members.tell(record))
     record = {}
     if members.is_first:
