@@ -79,8 +79,9 @@ def _users(extents, nodes, needs):
         raise ValueError(f"plan: {len(needs)} nodes say what they need, of "
                          f"{nodes}")
     known = {e.name for e in extents}
+    needs = [None if names is None else set(names) for names in needs]
     for node, names in enumerate(needs):
-        lacking = sorted(set(names or ()) - known)
+        lacking = sorted((names or set()) - known)
         if lacking:
             raise KeyError(f"plan: node {node} needs {lacking[0]!r}, which the "
                            "file does not have")
