@@ -13,6 +13,7 @@ any sharding. All ranks must reach one store. A checkpoint is a set of published
 tensors: store["run/7/net.weight"] is one of them, in any process. It stays
 until its names are removed, or until the machine is restarted.
 """
+import contextlib
 import dataclasses
 import errno
 import io
@@ -118,7 +119,9 @@ class TarnWriter(_Storage, StorageWriter):
             return _done([self._write(staged, item, planner)
                           for item in plan.items])
         except BaseException:
-            _remove(self.store, staged)
+            # A daemon that is gone is no reason to hide the first error.
+            with contextlib.suppress(OSError):
+                _remove(self.store, staged)
             raise
 
     def _write(self, staged, item, planner):
