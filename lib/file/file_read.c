@@ -6,8 +6,10 @@
  * in which it got them. The first bytes, which are examined twice, are read
  * from the file once and kept meanwhile.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -114,10 +116,24 @@ int file_read_end(struct tarn_file *file)
 	return 0;
 }
 
+/* Whoever asks how old fd is means the file that it stands for. */
+static int same_age(int fd, int of)
+{
+	struct stat st;
+
+	if (fstat(of, &st) < 0 ||
+		futimens(fd, (struct timespec[]) {st.st_atim, st.st_mtim}) < 0)
+		return tarn_fail(errno, "the time of what was inflated: %s",
+			tarn_errno_text(errno));
+	return 0;
+}
+
 int file_replace_consume_fd(struct tarn_file *file, int fd)
 {
 	int r = file_check_version(file, "while it was inflated");
 
+	if (r >= 0)
+		r = same_age(fd, file->fd);
 	if (r >= 0)
 		r = identity_of(fd, &file->version.identity);
 	if (r < 0) {

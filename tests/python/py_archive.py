@@ -333,6 +333,9 @@ np.savez_compressed(npz, **arrays)
 kit.ok(same(tarn.open(npz), arrays) and same(tarn.load(npz), arrays),
        "a compressed .npz has its arrays")
 kit.ok(same(tarn.File(npz, map=False), arrays), "also without a mapping")
+os.utime(npz, ns=(10**18, 10**18 + 7))
+kit.equal([s[2] for s in tarn.File(npz, map=False)._shards()], [10**18 + 7],
+          "it is as old as its file, on any node")
 store.load(npz, "packed")
 kit.ok(np.array_equal(store["packed/f"].numpy(), arrays["f"]),
        "load publishes them")
