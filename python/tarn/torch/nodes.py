@@ -332,9 +332,17 @@ def _exchange(plan, me, memory, reader, ring_of, deadline):
 
 
 def _room(local, record):
-    """Memory for the plan that is not published yet."""
+    """Memory for the plan that is not published yet. What can never be published
+    is not to be read, and sent, first."""
+    size = max(local.plan.size, 1)
     try:
-        return local.store.create((max(local.plan.size, 1),), "U8")
+        budget = local.store.status()["budget"]
+        if size > budget:
+            raise OSError(
+                errno.ENOSPC, f"{VERB}: {local.source.path} has {size:,} "
+                f"bytes, and the daemon at {local.store.socket} has a budget of "
+                f"{budget:,}; start tarnd with a larger --budget")
+        return local.store.create((size,), "U8")
     except Exception as e:  # all ranks are to raise it
         _fail(record, e)
         return None
