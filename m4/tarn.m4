@@ -183,6 +183,52 @@ TARN_TRY_FLAGS([TARN_MATH_CFLAGS], [-fno-math-errno])
 AC_SUBST([TARN_MATH_CFLAGS])
 ])
 
+# TARN_MPI
+# --------
+# --with-mpi=auto|yes|no|PACKAGE, as TARN_FEATURE; the package is one that
+# pkg-config knows, of an MPI of version 3 or newer. Open MPI comes first. A bundle
+# has none inside: it would be another one than the job's.
+AC_DEFUN([TARN_MPI], [
+AC_ARG_WITH([mpi],
+	[AS_HELP_STRING([--with-mpi@<:@=auto|yes|no|PACKAGE@:>@],
+		[libtarn-mpi, with the MPI that pkg-config has as PACKAGE (auto)])],
+	[], [with_mpi=auto])
+AS_CASE([$enable_bundle], [""|no], [],
+	[AS_IF([test "x$with_mpi" = xauto], [with_mpi=no])])
+tarn_have_mpi=no
+AS_CASE([$with_mpi], [no], [tarn_packages=],
+	[auto|yes], [tarn_packages="ompi-c mpich"],
+	[tarn_packages=$with_mpi])
+for tarn_package in $tarn_packages; do
+	AS_IF([test "x$tarn_have_mpi" = xyes], [break])
+	AC_MSG_CHECKING([for MPI_Ibcast in the package $tarn_package])
+	MPI_CFLAGS=`$PKG_CONFIG --cflags $tarn_package 2>/dev/null`
+	MPI_LIBS=`$PKG_CONFIG --libs $tarn_package 2>/dev/null`
+	tarn_save_CPPFLAGS=$CPPFLAGS
+	tarn_save_LIBS=$LIBS
+	CPPFLAGS="$CPPFLAGS $MPI_CFLAGS"
+	LIBS="$MPI_LIBS $LIBS"
+	AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>]],
+		[[MPI_Request r;
+		MPI_Ibcast(&r, 0, MPI_C_BOOL, 0, MPI_COMM_WORLD, &r);]])],
+		[tarn_have_mpi=yes
+		tarn_mpi_package=$tarn_package])
+	CPPFLAGS=$tarn_save_CPPFLAGS
+	LIBS=$tarn_save_LIBS
+	AC_MSG_RESULT([$tarn_have_mpi])
+done
+AC_SUBST([MPI_CFLAGS])
+AC_SUBST([MPI_LIBS])
+AM_CONDITIONAL([HAVE_MPI], [test "x$tarn_have_mpi" = xyes])
+AS_IF([test "x$tarn_have_mpi" = xyes],
+	[tarn_summary_mpi="yes ($tarn_mpi_package)"],
+	[AS_CASE([$with_mpi],
+		[no], [tarn_summary_mpi="no (switched off)"],
+		[auto], [tarn_summary_mpi="no (Debian has one as libopenmpi-dev)"],
+		[AC_MSG_ERROR([--with-mpi=$with_mpi was asked for, but there is no MPI 3 in $tarn_packages;
+Debian has one as libopenmpi-dev, or name its package of pkg-config])])])
+])
+
 # TARN_CUDA
 # ---------
 # --with-cuda=auto|yes|no|FOLDER, as TARN_FEATURE; but the toolkit's header is
@@ -426,6 +472,7 @@ tarn $PACKAGE_VERSION is configured:
   operations (libtarnops), by BLAS . $tarn_summary_blas
   GPUs by the driver of CUDA ....... $tarn_summary_cuda
   kernels for GPUs, by nvcc ........ $tarn_summary_kernels
+  libtarn-mpi ...................... $tarn_summary_mpi
   python and numpy for the tests ... $tarn_summary_numpy
   Python module .................... $tarn_summary_python
   units for systemd ................ $tarn_summary_systemd

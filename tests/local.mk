@@ -215,6 +215,7 @@ include tests/store/local.mk
 include tests/cuda/local.mk
 include tests/set/local.mk
 include tests/ops/local.mk
+include tests/mpi/local.mk
 include tests/data/local.mk
 include tests/gpu/local.mk
 include tests/channel/local.mk

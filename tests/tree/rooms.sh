@@ -57,6 +57,7 @@ daemon/loader base/ shm/ lib/io/ daemon/messages.h daemon/(config|loop)/
 daemon/server base/ shm/ lib/descriptor/ daemon/messages.h daemon/(config|loop)/
 daemon/keeper base/ shm/ daemon/messages.h daemon/(config|loop)/ daemon/(server/server|loader/loader)\.h
 ops base/ lib/(number|move)/
+mpi base/
 cli base/
 cli/doctor base/ cli/ lib/io/ lib/cuda/cuda\.h lib/store/(daemon_path|socket_path|socket_connect)\.h
 python

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# What libtarn.so and libtarnops.so export is what their public headers declare,
-# no less (a program that links would not), no more (what leaks out must be kept
-# for ever).
+# What libtarn.so, libtarnops.so and libtarn-mpi.so export is what their public
+# headers declare, no less (a program that links would not), no more (what leaks
+# out must be kept for ever).
 
 declared=$TMPDIR/declared
 exported=$TMPDIR/exported
@@ -43,6 +43,13 @@ if [ -e "$operations" ]; then
 else
 	count=$((count + 1))
 	echo "ok $count - libtarnops # SKIP it was not built: there is no BLAS"
+fi
+ranks=$top_builddir/mpi/.libs/libtarn-mpi.so
+if [ -e "$ranks" ]; then
+	compare "$ranks" "$top_srcdir/mpi/include/tarn" 4
+else
+	count=$((count + 1))
+	echo "ok $count - libtarn-mpi # SKIP it was not built: there is no MPI"
 fi
 compare "$top_builddir/lib/.libs/libtarn.so" "$top_srcdir/lib/include/tarn" 50
 # A public function that the command had from the parts of the library that it

@@ -18,7 +18,7 @@ judge() { # WHAT SEEN: nothing seen is good
 }
 
 rooms=()
-for room in .ci base bench cli daemon examples lib man python scripts shm \
+for room in .ci base bench cli daemon examples lib man mpi python scripts shm \
 	tests; do
 	[ ! -d $room ] || rooms+=("$room")
 done

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "mpi/rank.h"
+
+#include <errno.h>
+
+int rank_check_root(int root, int size)
+{
+	if (root >= 0 && root < size)
+		return 0;
+	return tarn_error_set(EINVAL,
+		"there is no rank %d to be the root; the communicator has %d",
+		root, size);
+}
+
+int rank_check_source(const tarn_tensor *tensor)
+{
+	if (tarn_tensor_data(tensor) ||
+		!tarn_layout_numel(tarn_tensor_layout(tensor)))
+		return 0;
+	return tarn_error_set(ENOTSUP,
+		"its tensor has no address on the host, which MPI needs; copy "
+		"it to memory first");
+}
+
+int rank_check_target(const tarn_tensor *tensor)
+{
+	int r = rank_check_source(tensor);
+
+	if (r < 0)
+		return r;
+	if (!tarn_storage_writable(tarn_tensor_storage(tensor)))
+		return tarn_error_set(EROFS,
+			"its tensor, which would be written, is read-only");
+	if (tarn_layout_overlaps_itself(tarn_tensor_layout(tensor)))
+		return tarn_error_set(EINVAL,
+			"its tensor, which would be written, has elements that "
+			"share bytes");
+	return 0;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* What a rank checks of its own arguments; the errors are told to all. */
+#pragma once
+
+#include "mpi/type.h"
+
+/* May it be sent, or written? */
+int rank_check_source(const tarn_tensor *tensor) _must_check_;
+int rank_check_target(const tarn_tensor *tensor) _must_check_;
+
+/* Is there such a rank, of size? */
+int rank_check_root(int root, int size) _must_check_;
