@@ -11,15 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A buffer that MPI may still use cannot be freed: it is left behind. That
- * happens once, since the communicator is of no use afterwards. */
-static int end_talk(int r, void *buffer)
-{
-	if (r >= 0)
-		free(buffer);
-	return r;
-}
-
 void said_failed(struct said *said, int r)
 {
 	if (said->error)
@@ -33,33 +24,48 @@ static int no_memory(const char *verb)
 	return tarn_error_set(ENOMEM, "%s: out of memory", verb);
 }
 
+/* Buffers that MPI may still use cannot be freed: after an error they are left
+ * behind. That happens once, as the communicator is of no use then. */
+
+int told_by(int rank, const char *what, void *bytes, size_t size, MPI_Comm comm,
+	const struct mpi_deadline *deadline)
+{
+	void *buffer = malloc(size);
+	MPI_Request request;
+	int r;
+
+	if (!buffer)
+		return no_memory(what);
+	memcpy(buffer, bytes, size);
+	r = mpi_check(
+		MPI_Ibcast(buffer, (int)size, MPI_BYTE, rank, comm, &request),
+		what);
+	if (r >= 0)
+		r = mpi_wait(&request, deadline, what);
+	if (r < 0)
+		return r;
+	memcpy(bytes, buffer, size);
+	free(buffer);
+	return 0;
+}
+
 /* ---- errors ---------------------------------------------------------- */
 
 /* The first rank that has an error tells it. */
 static int tell(const char *verb, const struct said *mine, int rank,
 	MPI_Comm comm, const struct mpi_deadline *deadline)
 {
-	struct said *said = malloc(sizeof(*said));
-	MPI_Request request;
+	struct said said = *mine;
 	char who[32];
 	int r;
 
-	if (!said)
-		return no_memory(verb);
-	*said = *mine;
 	snprintf(who, sizeof(who), "rank %d", rank);
-	r = mpi_check(
-		MPI_Ibcast(said, sizeof(*said), MPI_BYTE, rank, comm, &request),
-		who);
-	if (r >= 0)
-		r = mpi_wait(&request, deadline, who);
+	r = told_by(rank, who, &said, sizeof(said), comm, deadline);
 	if (r < 0)
 		return r;
-	said->text[sizeof(said->text) - 1] = '\0';
-	r = tarn_error_set(said->error > 0 ? said->error : EIO, "%s: %s: %s",
-		verb, who, said->text);
-	free(said);
-	return r;
+	said.text[sizeof(said.text) - 1] = '\0';
+	return tarn_error_set(said.error > 0 ? said.error : EIO, "%s: %s: %s",
+		verb, who, said.text);
 }
 
 int said_by_all(const char *verb, const struct said *mine, MPI_Comm comm,
@@ -81,10 +87,11 @@ int said_by_all(const char *verb, const struct said *mine, MPI_Comm comm,
 		verb);
 	if (r >= 0)
 		r = mpi_wait(&request, deadline, "another rank");
+	if (r < 0)
+		return r;
 	least = two[1].value;
 	rank = two[1].rank;
-	if (end_talk(r, two) < 0)
-		return r;
+	free(two);
 	if (least < 0)
 		return tell(verb, mine, rank, comm, deadline);
 	if (ret_least)

@@ -29,6 +29,11 @@ void said_failed(struct said *said, int r);
 int said_by_all(const char *verb, const struct said *mine, MPI_Comm comm,
 	const struct mpi_deadline *deadline, int *ret_least) _must_check_;
 
+/* One rank, which others call what, tells all of comm size bytes: they get them in
+ * bytes. deadline may be NULL. */
+int told_by(int rank, const char *what, void *bytes, size_t size, MPI_Comm comm,
+	const struct mpi_deadline *deadline) _must_check_;
+
 /* What a call is given that must be the same on all ranks. */
 struct form {
 	char verb[24];

@@ -4,25 +4,43 @@
 #	type       layouts as datatypes
 #	agree      what ranks tell each other before they send; wait, with a deadline
 #	bcast      and rows: scatter, all-gather
+#	load       a file for all nodes: source, the file; nodes, who they are; reader,
+#		a node's part of it; ring, all parts; load_set, what is published;
+#		world, for programs that have no mpi.h
 
 AM_CPPFLAGS += -I$(top_srcdir)/mpi/include
 
 if HAVE_MPI
 lib_LTLIBRARIES += mpi/libtarn-mpi.la
 pkgconfig_DATA += mpi/tarn-mpi.pc
-tarninclude_HEADERS += mpi/include/tarn/mpi.h
+tarninclude_HEADERS += \
+	mpi/include/tarn/mpi.h \
+	mpi/include/tarn/mpi_load.h \
+	$(NULL)
 
 mpi_libtarn_mpi_la_SOURCES = \
 	mpi/agree.c \
 	mpi/agree.h \
 	mpi/bcast.c \
+	mpi/load.c \
+	mpi/load.h \
+	mpi/load_set.c \
+	mpi/nodes.c \
+	mpi/nodes.h \
 	mpi/rank.c \
 	mpi/rank.h \
+	mpi/reader.c \
+	mpi/reader.h \
+	mpi/ring.c \
+	mpi/ring.h \
 	mpi/rows.c \
+	mpi/source.c \
+	mpi/source.h \
 	mpi/type.c \
 	mpi/type.h \
 	mpi/wait.c \
 	mpi/wait.h \
+	mpi/world.c \
 	$(NULL)
 mpi_libtarn_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 mpi_libtarn_mpi_la_LIBADD = lib/libtarn.la base/libbase.la $(MPI_LIBS)

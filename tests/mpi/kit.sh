@@ -23,3 +23,29 @@ ranks() { # N COMMAND...: of Open MPI or of another
 			--mca btl 'self,vader,tcp')
 	timeout 300 mpirun "${flags[@]}" -n "$n" "$@" </dev/null
 }
+
+# on_nodes N PER COMMAND...: each PER ranks are a node, with a daemon of their own;
+# a % in an argument becomes the number of the node, which is $NODE, too.
+on_nodes() {
+	local n=$1 per=$2
+	shift 2
+	# shellcheck disable=SC2016 # of the shell that each rank is
+	ranks "$n" bash -c '
+		NODE=$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / $0))
+		export NODE TARN_SOCKET=$XDG_RUNTIME_DIR/n$NODE/tarnd.sock
+		exec "${@//%/$NODE}"' "$per" "$@"
+}
+
+# The daemons of all nodes are ended with the test.
+own_nodes() {
+	export TARN_AUTOSTART=1
+	trap end_nodes EXIT
+}
+
+end_nodes() {
+	local socket
+	[ "$BASHPID" = $$ ] || return
+	for socket in "$XDG_RUNTIME_DIR"/n*/tarnd.sock; do
+		TARN_AUTOSTART=0 "$TARN" stop --socket "$socket" >/dev/null 2>&1
+	done
+}

@@ -3,7 +3,7 @@
 if HAVE_MPI
 # Sanitizers find faults in MPI itself.
 if !SANITIZERS
-RANKS_TESTS = tests/mpi/moves tests/mpi/types
+RANKS_TESTS = tests/mpi/load tests/mpi/moves tests/mpi/types
 check_PROGRAMS += $(RANKS_TESTS)
 MPI_TEST_LIBS = tests/libkit.la mpi/libtarn-mpi.la lib/libtarn.la $(MPI_LIBS)
 MPI_TEST_RANKS = \
@@ -12,6 +12,9 @@ MPI_TEST_RANKS = \
 	tests/ops/views.c \
 	tests/ops/views.h \
 	$(NULL)
+tests_mpi_load_SOURCES = tests/mpi/load.c $(MPI_TEST_RANKS)
+tests_mpi_load_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+tests_mpi_load_LDADD = $(MPI_TEST_LIBS)
 tests_mpi_moves_SOURCES = tests/mpi/moves.c $(MPI_TEST_RANKS)
 tests_mpi_moves_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 tests_mpi_moves_LDADD = $(MPI_TEST_LIBS)
@@ -26,7 +29,7 @@ tests_mpi_types_LDADD = $(MPI_TEST_LIBS)
 endif
 endif
 
-MPI_SCRIPT_TESTS = tests/mpi/moves.sh
+MPI_SCRIPT_TESTS = tests/mpi/load.sh tests/mpi/moves.sh
 dist_check_SCRIPTS += $(MPI_SCRIPT_TESTS)
 TESTS += $(MPI_SCRIPT_TESTS)
 EXTRA_DIST += tests/mpi/kit.sh

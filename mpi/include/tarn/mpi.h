@@ -33,6 +33,7 @@
 
 #include <mpi.h>
 
+#include <tarn/mpi_load.h>
 #include <tarn/tensor.h>
 
 #ifdef __cplusplus
@@ -85,6 +86,29 @@ TARN_PUBLIC int tarn_mpi_scatter(const tarn_tensor *whole, tarn_tensor *part,
  */
 TARN_PUBLIC int tarn_mpi_allgather(const tarn_tensor *part, tarn_tensor *whole,
 	MPI_Comm comm) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/*
+ * Loads all tensors of a file on all nodes of comm, and publishes them there as one
+ * set, with the field "tarn.file" (set.h): mpi_load.h says what a node is. Each node
+ * reads a part of the file into memory that is not published yet, and the parts go
+ * around a ring of the nodes, each of which sends and receives what the others read
+ * once. If all nodes have the set already, of the same version of the file, nothing
+ * is read. store may be NULL, options and ret_info, too.
+ *
+ * An error of one rank is the error of all, and its sentence has the rank and the
+ * node. -EINVAL: the nodes have different files (they compare headers, sizes, and
+ * the times of the last change: copy a file with cp -p or rsync -t), or ranks of a
+ * node give the set other names; -ENOTSUP: a tensor is not in C order without gaps;
+ * -EIO: the bytes on two nodes differ, or an error of MPI; -ETIMEDOUT: see the
+ * options; after it memory and a communicator of this call are left behind, which
+ * MPI may still use, and another call with comm has no prospect. Otherwise errors
+ * are those of tarn_file_open, tarn_store_open, tarn_store_create, tarn_copy and
+ * tarn_set_publish. The deadline cannot end a file system that blocks this process
+ * while the file is opened: then the other ranks return, and this one does not.
+ */
+TARN_PUBLIC int tarn_mpi_load(tarn_store *store, const char *path,
+	const struct tarn_mpi_load_options *options, MPI_Comm comm,
+	struct tarn_mpi_load_info *ret_info) TARN_NONNULL(2) TARN_MUST_CHECK;
 
 #ifdef __cplusplus
 }

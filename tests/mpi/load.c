@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/*
+ * load WORD FILE [NAME]: loads a file with all ranks, and prints a line for each
+ * rank, in their order: what it has got, or the error. What it has got is compared
+ * with the file. WORD: load, fresh; of the last rank: late: it comes only when the
+ * others have given up; dies: it never does; shrinks: its file does, when it is about
+ * to be read; flips: a bit of its memory does, when all is there.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <tarn/mpi.h>
+#include <tarn/publish.h>
+#include <tarn/set.h>
+
+#include "tests/mpi/ranks.h"
+
+#define LINE 1500
+
+static const char *word, *path;
+static bool last;
+
+/* ---- what goes wrong under way: calls of libtarn-mpi come by here ------ */
+
+static void *real(const char *name)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+
+	if (!found)
+		abort();
+	return found;
+}
+
+int tarn_store_create(tarn_store *store, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, unsigned flags, tarn_tensor **ret)
+{
+	__typeof__(tarn_store_create) *create = real("tarn_store_create");
+
+	if (last && !strcmp(word, "shrinks") && truncate(path, 100000) < 0)
+		abort();
+	return create(store, dtype, ndim, shape, flags, ret);
+}
+
+int tarn_tensor_digest(const tarn_tensor *tensor,
+	const struct tarn_copy_options *options, struct tarn_digest *ret)
+{
+	__typeof__(tarn_tensor_digest) *digest = real("tarn_tensor_digest");
+
+	if (last && !strcmp(word, "flips"))
+		((char *)tarn_tensor_data(tensor))[1000] ^= 4;
+	return digest(tensor, options, ret);
+}
+
+/* ---- what is loaded ----------------------------------------------------- */
+
+/* The tensors of the set that are not the file's. */
+static int differences(tarn_store *store, const char *name)
+{
+	struct tarn_digest a, b;
+	tarn_tensor *want, *seen;
+	tarn_file *file;
+	char full[2000];
+	int n = 0;
+
+	must(tarn_file_open(path, &file));
+	for (size_t i = 0; i < tarn_file_count(file); i++) {
+		const char *tensor = tarn_file_at(file, i)->name;
+
+		snprintf(full, sizeof(full), "%s/%s", name, tensor);
+		must(tarn_file_tensor(file, tensor, &want));
+		must(tarn_store_lookup(store, full, &seen));
+		must(tarn_tensor_digest(want, NULL, &a));
+		must(tarn_tensor_digest(seen, NULL, &b));
+		n += memcmp(&a, &b, sizeof(a)) ||
+		     tarn_tensor_layout(want)->dtype !=
+			     tarn_tensor_layout(seen)->dtype;
+		tarn_tensor_unref(want);
+		tarn_tensor_unref(seen);
+	}
+	tarn_file_unref(file);
+	return n;
+}
+
+static void load(const char *name, char line[LINE])
+{
+	struct tarn_mpi_load_options options = {.name = name,
+		.node = getenv("NODE"),
+		.fresh = !strcmp(word, "fresh"),
+		.timeout_ms = strcmp(word, "late") ? 60000 : 1000};
+	struct tarn_mpi_load_info info;
+	tarn_store *store = NULL;
+	int r = tarn_mpi_load(NULL, path, &options, MPI_COMM_WORLD, &info);
+
+	if (r < 0) {
+		snprintf(line, LINE, "%s: %s", strerrorname_np(-r),
+			tarn_error_message());
+		return;
+	}
+	must(tarn_store_open(NULL, NULL, &store));
+	snprintf(line, LINE,
+		"%d differ of %zu; %llu bytes, %llu read, node %d of %d%s",
+		differences(store, name ? name : path + 1), info.tensors,
+		(unsigned long long)info.bytes, (unsigned long long)info.read,
+		info.node, info.nodes, info.cached ? ", cached" : "");
+	tarn_store_unref(store);
+}
+
+int main(int argc, char **argv)
+{
+	char line[LINE] = "", (*lines)[LINE];
+	bool late;
+
+	ranks_begin(&argc, &argv);
+	word = argv[1];
+	path = argv[2];
+	last = rank == ranks - 1;
+	late = !strcmp(word, "late");
+	if (last && !strcmp(word, "dies"))
+		raise(SIGKILL);
+	if (last && late)
+		sleep(3);
+	load(argc > 3 ? argv[3] : NULL, line);
+	if (late) {
+		/* No communicator is as it was. */
+		printf("rank %d: %s\n", rank, line);
+		fflush(stdout);
+		sleep(last ? 0 : 3);
+		MPI_Abort(MPI_COMM_WORLD, 3);
+	}
+	lines = calloc((size_t)ranks, LINE);
+	MPI_Gather(
+		line, LINE, MPI_CHAR, lines, LINE, MPI_CHAR, 0, MPI_COMM_WORLD);
+	for (int i = 0; rank == 0 && i < ranks; i++)
+		printf("rank %d: %s\n", i, lines[i]);
+	free(lines);
+	MPI_Finalize();
+	return 0;
+}
