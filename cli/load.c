@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tarn load: a file into shared memory. A file loaded without a name stays as
- * long as memory lasts, and is found by its FILE:TENSOR addresses.
+ * long as memory lasts, and is found by its FILE:TENSOR addresses. Run by mpirun,
+ * all processes load it together, and then it is published on every node.
  */
 #include "cli/cli.h"
 
@@ -12,6 +13,7 @@
 #include <tarn/node.h>
 
 #include "cli/json.h"
+#include "cli/load_together.h"
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -116,6 +118,89 @@ static int load(const char *path, struct tarn_load_options *options,
 	return EXIT_DONE;
 }
 
+/* ---- with others ------------------------------------------------------ */
+
+static json_t *together_json(
+	const char *name, const struct tarn_mpi_load_info *info)
+{
+	json_t *object = must(json_object());
+
+	json_put(object, "name", name ? json_text(name) : json_null());
+	json_put(object, "bytes", json_u64(info->bytes));
+	json_put(object, "seconds", json_real(info->seconds));
+	json_put(object, "nodes", json_u64((uint64_t)info->nodes));
+	json_put(object, "cached", json_boolean(info->cached));
+	return object;
+}
+
+static void print_together(const char *path, const char *name,
+	const struct tarn_mpi_load_info *info)
+{
+	char bytes[SIZE_TEXT_MAX], rate[SIZE_TEXT_MAX];
+
+	text_put(stdout, path);
+	printf(": %zu tensor%s, %s on %d node%s", info->tensors,
+		info->tensors == 1 ? "" : "s",
+		size_text((double)info->bytes, bytes), info->nodes,
+		info->nodes == 1 ? "" : "s");
+	if (info->cached)
+		printf(", in memory already (%.3f s)", info->seconds);
+	else
+		printf(" in %.3f s (%s/s)", info->seconds,
+			size_text(info->seconds > 0
+					  ? (double)info->bytes / info->seconds
+					  : 0,
+				rate));
+	if (name) {
+		fputs("; published below ", stdout);
+		text_put(stdout, name);
+		putchar('/');
+	}
+	putchar('\n');
+}
+
+/* EXIT_DONE or EXIT_FAILED; -1: each process is to load it for itself. All have
+ * the same error, and the first one prints it. */
+static int with_others(const char *path,
+	const struct tarn_load_options *options, const char *socket, int node,
+	bool json)
+{
+	const struct tarn_mpi_load_options together = {.name = options->name,
+		.fresh = options->fresh,
+		.socket = socket,
+		.pool = cli_pool};
+	_cleanup_store_ tarn_store *store = NULL;
+	struct tarn_mpi_load_info info;
+	int r;
+
+	if (options->verify) {
+		print_failure("--verify is not for several nodes together");
+		print_hint("with --alone each process loads all of it");
+		return EXIT_FAILED;
+	}
+	if (node >= 0 && cli_store_open(socket, &store) < 0)
+		return EXIT_FAILED;
+	if (store && tarn_store_set_node(store, node) < 0)
+		return print_error();
+	r = load_together(store, path, &together, &info);
+	if (r > 0) {
+		if (load_speaks())
+			print_hint("each process loads all of it: %s",
+				tarn_error_message());
+		return -1;
+	}
+	if (r < 0)
+		return load_speaks() ? print_error() : EXIT_FAILED;
+	if (!load_speaks())
+		return EXIT_DONE;
+	if (json)
+		return json_print(together_json(options->name, &info));
+	print_together(path, options->name, &info);
+	return EXIT_DONE;
+}
+
+/* ---- the verb --------------------------------------------------------- */
+
 /* "model/" is "model": tensors are published below it either way. */
 static char *without_slash(const char *name)
 {
@@ -131,7 +216,7 @@ int cmd_load(int argc, char **argv)
 {
 	const char *socket = NULL, *name = NULL, *node_text = NULL;
 	struct tarn_load_options options = {0};
-	bool json = false;
+	bool json = false, alone = false;
 	const struct option_row rows[] = {
 		{.name = "name",
 			.letter = 'n',
@@ -148,6 +233,10 @@ int cmd_load(int argc, char **argv)
 			.ret_flag = &options.fresh,
 			.help = "read the file, also if its bytes are in "
 				"memory already"},
+		{.name = "alone",
+			.letter = 'a',
+			.ret_flag = &alone,
+			.help = "under mpirun: without the other processes"},
 		OPTION_NODE(&node_text, "on that NUMA node, or not at all"),
 		OPTION_JSON(&json),
 		OPTION_SOCKET(&socket),
@@ -177,5 +266,10 @@ int cmd_load(int argc, char **argv)
 		return usage_failed(
 			&usage, "--name needs a name, not '%s'", name);
 	options.name = folder;
+	if (!alone && load_is_together()) {
+		r = with_others(args[0], &options, socket, node, json);
+		if (r >= 0)
+			return r;
+	}
 	return load(args[0], &options, socket, node, json);
 }

@@ -60,6 +60,8 @@ cli_tarn_SOURCES = \
 	cli/live.c \
 	cli/live.h \
 	cli/load.c \
+	cli/load_together.c \
+	cli/load_together.h \
 	cli/ls.c \
 	cli/ls.h \
 	cli/main.c \

@@ -29,7 +29,11 @@ tests_mpi_types_LDADD = $(MPI_TEST_LIBS)
 endif
 endif
 
-MPI_SCRIPT_TESTS = tests/mpi/load.sh tests/mpi/moves.sh
+MPI_SCRIPT_TESTS = \
+	tests/mpi/command.sh \
+	tests/mpi/load.sh \
+	tests/mpi/moves.sh \
+	$(NULL)
 dist_check_SCRIPTS += $(MPI_SCRIPT_TESTS)
 TESTS += $(MPI_SCRIPT_TESTS)
 EXTRA_DIST += tests/mpi/kit.sh
