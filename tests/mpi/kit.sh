@@ -4,6 +4,7 @@
 # processors, as root where the test is root's, and without a network.
 # shellcheck disable=SC1091 # the vocabulary
 . "${top_srcdir:?set by tests/run}/tests/kit/cli.sh"
+export OMPI_MCA_btl=${OMPI_MCA_btl:-self,vader,tcp}
 programs=${top_builddir:?set by tests/run}/tests/mpi
 
 mpi_missing() { # why nothing can be run here; nothing if it can
@@ -19,9 +20,12 @@ ranks() { # N COMMAND...: of Open MPI or of another
 	local n=$1 flags=()
 	shift
 	! mpirun --version 2>/dev/null | grep -q 'Open MPI' ||
-		flags=(--allow-run-as-root --oversubscribe --bind-to none
-			--mca btl 'self,vader,tcp')
+		flags=(--allow-run-as-root --oversubscribe --bind-to none)
 	timeout 300 mpirun "${flags[@]}" -n "$n" "$@" </dev/null
+	local status=$?
+	# What a job leaves that was ended.
+	rm -rf "$TMPDIR"/ompi.*
+	return $status
 }
 
 # on_nodes N PER COMMAND...: each PER ranks are a node, with a daemon of their own;

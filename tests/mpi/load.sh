@@ -115,6 +115,8 @@ cp -p m.st d2
 load 3 1 shrinks "$PWD/d%/m.st" other
 fails 3 "ENODATA: tarn_mpi_load: rank 2: node 2: copy: $PWD/d2/m.st ends at byte" \
 	"a file that shrinks under way"
+load 4 1 stops "$PWD/m.st" gone
+fails 4 "rank 3: node 3: " "a daemon that is gone"
 is "" "$(names other)" "after an error no node has the set"
 load 3 1 late "$PWD/m.st" other
 is "2" "$(grep -c '^rank [01]: ETIMEDOUT: .* did not answer within 1 s' \

@@ -13,7 +13,10 @@
  *
  * The memory may be a pool's, as what tarn_store_get and tarn_store_lookup
  * return, or what tarn_store_create made and nobody has published yet, or any
- * other memory of the host. No bytes are copied on the way but by MPI itself.
+ * other memory of the host. No bytes are copied on the way but by MPI itself, which
+ * is slow where elements are not in runs: Open MPI packs a transposed F32 matrix at
+ * some 0.05 GB/s, and tarn_tensor_contiguous ten times as fast. Such a view is better
+ * copied first, if there is memory for that.
  *
  * tarn_mpi_bcast, tarn_mpi_scatter, tarn_mpi_allgather and tarn_mpi_load are
  * collective: all ranks of the communicator call them, in one order. They first
