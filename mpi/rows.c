@@ -165,10 +165,10 @@ static int send_all(const struct rows *rows, const tarn_tensor *whole)
 	for (int i = 0; r >= 0 && i < rows->size; i++)
 		if (i != rows->rank && count_of(rows, i))
 			r = send_to(rows, whole, i, &requests[n++]);
-	if (r < 0)
-		return r;
-	return mpi_check(
-		MPI_Waitall(n, requests, MPI_STATUSES_IGNORE), rows->verb);
+	for (int i = 0; r >= 0 && i < n; i++)
+		r = mpi_check(
+			MPI_Wait(&requests[i], MPI_STATUS_IGNORE), rows->verb);
+	return r;
 }
 
 static int receive(const struct rows *rows, tarn_tensor *part, int root)
