@@ -174,7 +174,7 @@ static int run(struct load *load, bool *ret_cached)
 	int r = talk_of(load, load_describe(load), NULL);
 
 	if (r >= 0)
-		r = nodes_find(load->store, load->comm, &load->nodes);
+		r = nodes_find(&load->key, load->comm, &load->nodes);
 	if (r >= 0)
 		r = is_there(load, ret_cached);
 	if (r < 0 || *ret_cached)

@@ -20,6 +20,7 @@ struct load {
 	int rank;
 	struct mpi_deadline deadline;
 	struct source source;
+	struct digest key; /* of this rank's node */
 	struct nodes nodes;
 	char node[NODE_MAX];
 	char prefix[PATH_MAX];

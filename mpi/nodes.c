@@ -13,8 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/digest.h"
-
 #define WHAT "finding the nodes"
 
 /* Two machines have different ones. */
@@ -31,7 +29,7 @@ static void add_boot(struct digest_state *state)
 		fclose(f);
 }
 
-static int key_of(tarn_store *store, struct digest *ret)
+int nodes_key(tarn_store *store, struct digest *ret)
 {
 	const char *socket = tarn_store_socket(store),
 		   *pool = tarn_store_pool(store);
@@ -95,16 +93,13 @@ static int split_node(
 	return r;
 }
 
-int nodes_find(tarn_store *store, MPI_Comm comm, struct nodes *ret)
+int nodes_find(const struct digest *key, MPI_Comm comm, struct nodes *ret)
 {
 	int two[2] = {0}, rank, at, r;
 	MPI_Comm mine, firsts;
-	struct digest key = {0};
 
 	MPI_Comm_rank(comm, &rank);
-	r = key_of(store, &key);
-	if (r >= 0)
-		r = split_node(&key, comm, rank, &mine);
+	r = split_node(key, comm, rank, &mine);
 	if (r < 0)
 		return r;
 	MPI_Comm_rank(mine, &at);

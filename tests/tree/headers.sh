@@ -26,7 +26,8 @@ try() { # WHAT HEADER COMPILER FLAG...
 		echo "ok $count # SKIP $header as $what: there is no $1"
 	elif printf '#include <tarn/%s>\nint unit(void);\n' "$header" |
 		"$@" -Wall -Wextra -Werror \
-		-pedantic-errors -fsyntax-only -I"$include" - >"$out" 2>&1; then
+		-pedantic-errors -fsyntax-only -I"$include" \
+		-I"$top_srcdir/mpi/include" - >"$out" 2>&1; then
 		echo "ok $count - $header as $what"
 	else
 		echo "not ok $count - $header as $what"
@@ -36,7 +37,8 @@ try() { # WHAT HEADER COMPILER FLAG...
 
 read -ra cc <<<"${CC:-cc}"
 read -ra cxx <<<"${CXX:-g++}"
-for path in "$include"/tarn/*.h; do
+# That of libtarn-mpi which needs no header of MPI's, too.
+for path in "$include"/tarn/*.h "$top_srcdir/mpi/include/tarn/mpi_load.h"; do
 	try C17 "${path##*/}" "${cc[@]}" -std=c17 -x c
 	try C++17 "${path##*/}" "${cxx[@]}" -std=c++17 -x c++
 done
