@@ -116,7 +116,7 @@ int file_read_end(struct tarn_file *file)
 	return 0;
 }
 
-/* Whoever asks how old fd is means the file that it stands for. */
+/* How old fd is means how old the file is that it stands for. */
 static int same_age(int fd, int of)
 {
 	struct stat st;
