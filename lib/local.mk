@@ -325,6 +325,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/replica.c \
 	lib/store/replica.h \
 	lib/store/replicate.c \
+	lib/store/segments.c \
 	lib/store/report.c \
 	lib/store/publish.c \
 	lib/store/publish_lent.c \
@@ -552,6 +553,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/loader.h \
 	lib/include/tarn/node.h \
 	lib/include/tarn/report.h \
+	lib/include/tarn/segments.h \
 	lib/include/tarn/publish.h \
 	lib/include/tarn/save.h \
 	lib/include/tarn/set.h \

@@ -7,6 +7,7 @@
 #include "python/module.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How long a wait may miss Ctrl-C, in milliseconds. */
@@ -301,6 +302,62 @@ static PyObject *get_status(PyObject *self, PyObject *none)
 	return dict;
 }
 
+/* Without the GIL: segments may have to be mapped. */
+struct segments {
+	struct tarn_segment *all;
+	size_t n;
+};
+
+static int add_segment(void *arg, const struct tarn_segment *segment)
+{
+	struct segments *s = arg;
+	struct tarn_segment *all =
+		reallocarray(s->all, s->n + 1, sizeof(*s->all));
+
+	if (!all)
+		return -ENOMEM;
+	s->all = all;
+	all[s->n++] = *segment;
+	return 0;
+}
+
+static PyObject *node_number(int node)
+{
+	if (node == TARN_NODE_UNKNOWN)
+		Py_RETURN_NONE;
+	return PyLong_FromLong(node);
+}
+
+static PyObject *segment_dict(const struct tarn_segment *s)
+{
+	return Py_BuildValue("{s:K,s:K,s:K,s:N,s:I,s:K}", "address",
+		(unsigned long long)(uintptr_t)s->address, "size",
+		(unsigned long long)s->size, "page_size",
+		(unsigned long long)s->page_size, "node", node_number(s->node),
+		"number", s->number, "serial", (unsigned long long)s->serial);
+}
+
+static PyObject *get_segments(PyObject *self, PyObject *none)
+{
+	struct segments s = {0};
+	PyObject *list;
+	int r;
+
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_segments(store_of(self), add_segment, &s);
+	Py_END_ALLOW_THREADS
+	list = r < 0 ? raise_system(r) : PyList_New((Py_ssize_t)s.n);
+	for (size_t i = 0; list && i < s.n; i++) {
+		PyObject *one = segment_dict(&s.all[i]);
+
+		/* It takes one over. */
+		if (!one || PyList_SetItem(list, (Py_ssize_t)i, one) < 0)
+			Py_CLEAR(list);
+	}
+	free(s.all);
+	return list;
+}
+
 static PyMethodDef methods[] = {
 	{"names", EXPORT(names_below), FAST_KEYWORDS,
 		"names($self, /, prefix=None)\n--\n\n"
@@ -313,6 +370,17 @@ static PyMethodDef methods[] = {
 		"Sleeps until a version above newer_than is published as "
 		"name,\n"
 		"and returns it. timeout is in seconds, TimeoutError."},
+	{"segments", get_segments, METH_NOARGS,
+		"segments($self, /)\n--\n\n"
+		"The memory of the pool as this process has mapped it, for\n"
+		"libraries that register memory for transfers: a list of "
+		"dicts\n"
+		"with address, size and page_size in bytes, node (of NUMA; -1:\n"
+		"several; None: not known), number and serial, which name a\n"
+		"segment for good. It is for reading only. A segment stays for\n"
+		"as long as a tensor in it is held. A tensor whose data_ptr()\n"
+		"is in none is in a new one, or has memory of its own. See\n"
+		"tarn/segments.h."},
 	{"status", get_status, METH_NOARGS,
 		"status($self, /)\n--\n\n"
 		"The counts and sums of the whole daemon, as a dict."},

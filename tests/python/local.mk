@@ -56,6 +56,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_store.py \
 	tests/python/py_stubs.py \
 	tests/python/py_tensor.py \
+	tests/python/py_nixl.py \
 	tests/python/py_tensordict.py \
 	tests/python/py_torch.py \
 	tests/python/py_torch_device.py \

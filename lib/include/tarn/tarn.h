@@ -70,5 +70,6 @@
 #include <tarn/data.h>
 #include <tarn/loader.h>
 #include <tarn/report.h>
+#include <tarn/segments.h>
 #include <tarn/node.h>
 #include <tarn/cuda.h>
