@@ -80,6 +80,7 @@ BENCHES = \
 	bench/data.sh \
 	bench/data_cache.sh \
 	bench/data_order.sh \
+	bench/data_peers.sh \
 	bench/data_tar.sh \
 	bench/embed_pss.sh \
 	bench/fill.sh \
@@ -121,6 +122,8 @@ EXTRA_DIST += \
 	bench/daemon.sh \
 	bench/fio.sh \
 	bench/data_cache.py \
+	bench/data_peers.py \
+	bench/data_peers_corpus.py \
 	bench/data_tar.py \
 	bench/first_load.py \
 	bench/from_pretrained.py \
