@@ -196,10 +196,10 @@ static void await_owner(int pidfd)
 
 /* Signals only wake it: what counts is whether the owner is there, and what it
  * wants. They are blocked from its birth on, so that none is lost. */
-static _Noreturn void launcher_main(pid_t owner, pid_t keeper)
+static _Noreturn void launcher_main(pid_t owner, pid_t keeper, int pidfd)
 {
-	int pidfd = (int)syscall(SYS_pidfd_open, owner, 0), which;
 	sigset_t set;
+	int which;
 
 	prctl(PR_SET_NAME, "tarn-closer");
 	signal(SIGCHLD, SIG_DFL);
@@ -223,6 +223,7 @@ static _Noreturn void launcher_main(pid_t owner, pid_t keeper)
 int closers_begin(unsigned n, void (*drop)(void *arg), void *arg)
 {
 	pid_t owner = getpid(), keeper = getppid();
+	int pidfd = (int)syscall(SYS_pidfd_open, owner, 0);
 	sigset_t all, old;
 	void *map = mmap(NULL, n * sizeof(*closers), PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -237,7 +238,7 @@ int closers_begin(unsigned n, void (*drop)(void *arg), void *arg)
 	launcher = clone_sharing_files();
 	if (launcher == 0) {
 		drop(arg);
-		launcher_main(owner, keeper);
+		launcher_main(owner, keeper, pidfd);
 	}
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (launcher < 0)

@@ -175,7 +175,6 @@ static int make_server(uint32_t restarts)
 		.serving = restarts == 0,
 		.limits.loads = 64,
 		.limits.more_leases = 4};
-	begin_closers();
 	make_pair(&server.start.sock, &keeper);
 	server.started_at = loop_now();
 	must(loop_new(&server.loop), "a loop");
@@ -281,6 +280,7 @@ void server_begin(void)
 	} hello = {{WIRE_MAGIC, WIRE_HELLO, 0, 1, sizeof(hello.body)},
 		{.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST}};
 
+	begin_closers();
 	begun_fds = count_fds(getpid());
 	keeper_begin(make_server(0));
 	keeper_make_domain(1, "pool");
