@@ -152,6 +152,7 @@ PYTHON_SOURCES = \
 	python/tarn/_saving.py \
 	python/tarn/_saving.pyi \
 	python/tarn/_select.py \
+	python/tarn/_shards.py \
 	python/tarn/_standard_create.py \
 	python/tarn/_standard_dtypes.py \
 	python/tarn/_standard_elements.py \

@@ -5,7 +5,7 @@ import os
 import threading
 import warnings
 
-from . import _conversions, _tarn
+from . import _conversions
 
 
 class _Write:
@@ -93,12 +93,12 @@ def _copy(source):
     return t.cpu() if t.storage_kind == "device" else t.copy()
 
 
-def start(path, tensors, metadata, *options):
-    """Copies all, and begins to write."""
+def start(path, tensors, metadata, save):
+    """Copies all, and begins to write: save(path, tensors, metadata)."""
     # The current folder may be another one when it is written.
     path = os.path.abspath(os.fspath(path))
     copies = {name: _copy(t) for name, t in tensors.items()}
     metadata = None if metadata is None else dict(metadata)
-    write = _Write(path, lambda: _tarn._save(path, copies, metadata, *options))
+    write = _Write(path, lambda: save(path, copies, metadata))
     write.thread.start()
     return Saving(write)

@@ -9,7 +9,8 @@ import os
 import threading
 from collections.abc import ItemsView, Mapping, ValuesView
 
-from . import _conversions, _copies, _names, _parts, _saving, _tarn
+from . import (_conversions, _copies, _names, _parts, _saving, _shards,
+               _tarn)
 
 
 class _Tensors(Mapping):
@@ -525,10 +526,16 @@ def load(path, name=None, *, verify=False, progress=None, fresh=False,
 
 
 def save(path, tensors, metadata=None, *, checksums=False, align=0,
-         exclusive=False, progress=None, background=False):
+         exclusive=False, progress=None, background=False, shard_bytes=None):
     """Saves tensors or arrays as a safetensors file: a mapping of names to
     them, and metadata, a mapping of strings. A path that ends in .npy takes
     one tensor.
+
+    One that ends in .safetensors.index.json becomes the index of shards, files
+    beside it with at most shard_bytes of tensors each, 5 GiB by default, or one
+    larger tensor; metadata is in all of them. The shards of a checkpoint that is
+    replaced are removed when the new index is there, and the new ones if this
+    call fails.
 
     A process that opens path finds the old file or the new one, never half of
     it. checksums adds one for each tensor, which File.verify and load compare;
@@ -540,7 +547,14 @@ def save(path, tensors, metadata=None, *, checksums=False, align=0,
     be written to at once. wait() of it raises what this call would have."""
     if not isinstance(tensors, Mapping):
         tensors = {"tensor": tensors}
+    limit = _shards.limit_of(path, shard_bytes)
+    options = checksums, align, exclusive, progress
+
+    def write(path, tensors, metadata):
+        if limit is None:
+            _tarn._save(path, tensors, metadata, *options)
+        else:
+            _shards.save(path, tensors, metadata, limit, *options)
     if background:
-        return _saving.start(path, tensors, metadata, checksums, align,
-                             exclusive, progress)
-    _tarn._save(path, tensors, metadata, checksums, align, exclusive, progress)
+        return _saving.start(path, tensors, metadata, write)
+    write(path, tensors, metadata)

@@ -143,10 +143,11 @@ def load(path: _Path | File, name: str | None = None, *, verify: bool = False,
 def save(path: _Path, tensors: Mapping[str, Any] | Any,
          metadata: Mapping[str, str] | None = None, *,
          checksums: bool = False, align: int = 0, exclusive: bool = False,
-         progress: _Progress = None, background: Literal[False] = False
-         ) -> None: ...
+         progress: _Progress = None, background: Literal[False] = False,
+         shard_bytes: int | None = None) -> None: ...
 @overload
 def save(path: _Path, tensors: Mapping[str, Any] | Any,
          metadata: Mapping[str, str] | None = None, *,
          checksums: bool = False, align: int = 0, exclusive: bool = False,
-         progress: _Progress = None, background: bool) -> Saving | None: ...
+         progress: _Progress = None, background: bool,
+         shard_bytes: int | None = None) -> Saving | None: ...

@@ -52,6 +52,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_safe_open.py \
 	tests/python/py_safetensors.py \
 	tests/python/py_saving.py \
+	tests/python/py_shards.py \
 	tests/python/py_select.py \
 	tests/python/py_snapshot.py \
 	tests/python/py_store.py \

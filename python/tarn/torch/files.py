@@ -86,14 +86,15 @@ def _moved(tensors, device):
     return {name: t.to(device) for name, t in found.items()}
 
 
-def save_file(tensors, filename, metadata=None, *, background=False):
+def save_file(tensors, filename, metadata=None, *, background=False,
+              shard_bytes=None):
     """Saves a dict of PyTorch's tensors as a safetensors file, whole or not at
     all; metadata is a dict of strings. The tensors need not be contiguous, nor
     on the CPU. As safetensors does, it refuses tensors whose bytes overlap,
     since they would no longer be tied in the file. background copies them and
-    returns a tarn.Saving: see tarn.save."""
+    returns a tarn.Saving, and an index has shards: see tarn.save."""
     return _store.save(filename, _checked(tensors), metadata,
-                       background=background)
+                       background=background, shard_bytes=shard_bytes)
 
 
 def save(tensors, metadata=None):
