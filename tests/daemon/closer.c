@@ -260,6 +260,18 @@ static int pidfd_of(pid_t pid)
 	return fd;
 }
 
+/* It takes its name soon after it began. */
+static pid_t launcher_of(pid_t owner)
+{
+	double end = seconds() + PATIENCE_S;
+	pid_t pid;
+
+	while ((pid = child_named(owner, "tarn-closer")) <= 0 &&
+		seconds() < end)
+		usleep(1000);
+	return pid;
+}
+
 /* An owner is killed: does its launcher end after all of its threads? */
 static bool launcher_is_last(void)
 {
@@ -279,7 +291,7 @@ static bool launcher_is_last(void)
 		bail("a process with closers cannot be started");
 	close(ready[0]);
 	/* The launcher is looked at before the owner is. */
-	p[0].fd = pidfd_of(child_named(pid, "tarn-closer"));
+	p[0].fd = pidfd_of(launcher_of(pid));
 	p[1].fd = pidfd_of(pid);
 	kill(pid, SIGKILL);
 	poll(p, 1, -1);
