@@ -3,9 +3,10 @@
 names them, as Hugging Face's loaders read it.
 
 The index is written last, and the shards of a checkpoint that it replaces have
-other names: so whoever opens it finds the old checkpoint or the new one, and a
-process that is killed has changed nothing. Its shards stay then, and belong to no
-index."""
+other names: so whoever opens it finds the old checkpoint or the new one, never a
+mixture, and a process that is killed has changed nothing. Its shards stay then, and
+belong to no index. One that has read the old index, and not opened all its shards
+yet when they are removed, is told that they are gone: it opens the index again."""
 import errno
 import json
 import os
