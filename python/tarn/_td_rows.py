@@ -201,8 +201,13 @@ class Rows:
     def alone(self):
         """No other process writes meanwhile, and none that died has left torn
         rows. Gives the words."""
+        ours = True
         try:
-            self._words.lock(True)
+            try:
+                self._words.lock(True)
+            except OSError:  # of a caller of this thread's, who goes on with it
+                ours = False
+                raise
             words = self.words()
             if words[BEGUN] != words[DONE] or words[BY_NUMBER] % 2:
                 self._mend(words)
@@ -210,8 +215,9 @@ class Rows:
             yield words
         finally:
             # A signal may come before lock() has it, and just after that.
-            with contextlib.suppress(PermissionError):
-                self._words.unlock()
+            if ours:
+                with contextlib.suppress(PermissionError):
+                    self._words.unlock()
 
     def _mend(self, words):
         """A writer has died, or failed, between two words."""
@@ -264,8 +270,9 @@ class Rows:
                 raise ValueError(f"the ring goes on at row "
                                  f"{done % self.length}, not {start}")
             # Half of it at once, so that a row is whole, whatever happens.
+            # Also rows that do not stay: the ring has no gap that a reader sees.
             step = max(self.length // 2, 1)
-            for at in range(max(n - self.length, 0), n, step):
+            for at in range(0, n, step):
                 self._append(values, at, min(step, n - at), done + at)
             self._write_word(WRITTEN, words[WRITTEN] + n)
             return done % self.length
@@ -323,8 +330,10 @@ class Rows:
 
     def _go_on_at(self, length, cursor):
         done = cursor % self.length
-        self._write_word(DONE, done)
-        self._write_word(BEGUN, done)
+        # If this process dies between the two, BEGUN is not above DONE.
+        back = done < self.words()[DONE]
+        for word in (BEGUN, DONE) if back else (DONE, BEGUN):
+            self._write_word(word, done)
         self._write_word(LEN, length)
 
     def fill(self, data, length):
@@ -351,13 +360,14 @@ class Rows:
     def read(self, index):
         """A copy of the rows with these numbers, a tensor of int64: each as one
         process has written it. IndexError: there is no such row yet."""
-        before = self.words()
         for _ in range(TRIES):
+            # The words are read one by one: they belong together if no row was
+            # written by number meanwhile.
+            number, before = self.words()[BY_NUMBER], self.words()
             rows = self._gather(index, before[LEN])
-            after = self.words()
-            if not self._touched(index, before, after):
+            if number == before[BY_NUMBER] and \
+                    not self._touched(index, before, self.words()):
                 return rows
-            before = after
         with self.alone() as words:
             return self._gather(index, words[LEN])
 
@@ -366,8 +376,8 @@ class Rows:
         if before[BY_NUMBER] % 2 or before[BY_NUMBER] != after[BY_NUMBER]:
             return True
         done, begun = before[DONE], after[BEGUN]
-        if done == begun:
-            return False
+        if done >= begun:
+            return done > begun
         places = torch.where(index < 0, index + before[LEN], index)
         return bool(((places - done) % self.length < begun - done).any())
 

@@ -341,9 +341,10 @@ def many_write():
            "no run has others' rows in it", order)
 
 
-def dies_at(word, after, filled):
-    """A writer that is killed as it says that it has begun or is done."""
-    name = f"dies/{word}{after}{filled}"
+def dies_at(word, after, filled, n=6):
+    """A writer of n rows that is killed as it says that it has begun or is done.
+    It writes half of the buffer at most at once."""
+    name = f"dies/{word}{after}{filled}.{n}"
     rb = buffer(name, 20)
     rb.extend(rows(range(filled)))
     before = numbers(rb[:])
@@ -362,16 +363,17 @@ def dies_at(word, after, filled):
             write_word(self, i, value)
         len(other)
         _td_rows.Rows._write_word = dying
-        other.extend(rows(range(100, 106)))
+        other.extend(rows(range(100, 100 + n)))
 
     kit.equal(status(fork(write)), -signal.SIGKILL, f"{name}: it is killed")
     sample = [numbers(rb.sample()) for _ in range(20)]
     found = numbers(rb[:])
     kit.ok(None not in sample and found is not None and
-           all(n in before or 100 <= n < 106 for n in found),
+           len(found) >= len(before) and
+           all(k in before or 100 <= k < 100 + n for k in found),
            f"{name}: all rows are whole", found)
     rb.extend(rows(range(200, 203)))
-    at = filled % 20
+    at = (filled + 10 * after) % 20
     kit.equal(numbers(rb[:])[at:at + 3], [200, 201, 202],
               f"{name}: others go on where it began")
 
@@ -457,6 +459,20 @@ def mended_meanwhile():
     kit.equal(calls, [None, [19, 7]], "it was read twice")
 
 
+def nested():
+    """As in a handler of a signal that came while the buffer was locked."""
+    rb = buffer("nested", 20)
+    rb.extend(rows(range(3)))
+    ours = rb._storage._rows
+    with ours.alone():
+        kit.raises(OSError, "", "a lock that this thread has is not had twice",
+                   lambda: rb.extend(rows([3])))
+        kit.equal(status(fork(lambda: ours._words.lock(True, timeout=.1))), 1,
+                  "and the first one is still had")
+    rb.extend(rows([3]))
+    kit.equal(numbers(rb[:]), list(range(4)), "until it is given back")
+
+
 def forks():
     rb = buffer("fork", 20)
     rb.extend(rows(range(3)))
@@ -483,10 +499,15 @@ def main():
                 (_td_rows.DONE, 0, 20), (_td_rows.DONE, 0, 33),
                 (_td_rows.LEN, 0, 5), (_td_rows.DONE, 0, 1)):
             dies_at(word, after, filled)
+        for word, after, filled, n in (
+                (_td_rows.DONE, 0, 20, 30), (_td_rows.DONE, 0, 20, 40),
+                (_td_rows.BEGUN, 1, 1, 30), (_td_rows.DONE, 1, 33, 30)):
+            dies_at(word, after, filled, n)
         killed()
         fails_on_the_way()
         others()
         mended_meanwhile()
+        nested()
         forks()
     finally:
         daemon.terminate()
