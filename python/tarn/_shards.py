@@ -7,6 +7,7 @@ other names: so whoever opens it finds the old checkpoint or the new one, never 
 mixture, and a process that is killed has changed nothing. Its shards stay then, and
 belong to no index. One that has read the old index, and not opened all its shards
 yet when they are removed, is told that they are gone: it opens the index again."""
+import contextlib
 import errno
 import json
 import os
@@ -64,9 +65,10 @@ def _old_shards(path, stem):
     return {n for n in names if isinstance(n, str) and ours.fullmatch(n)}
 
 
-def _new_shards(folder, stem, count):
-    """Names that no file has."""
-    mark = ""
+def _new_shards(folder, stem, count, marked):
+    """Names that no file has; marked: nor has had, since somebody may have read
+    an older index."""
+    mark = f"-{secrets.token_hex(4)}" if marked else ""
     while True:
         names = [f"{stem}{mark}-{i + 1:05}-of-{count:05}.safetensors"
                  for i in range(count)]
@@ -124,20 +126,24 @@ def save(path, tensors, metadata, limit, checksums, align, exclusive, progress):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     tensors = {n: _conversions.to_tensor(t) for n, t in tensors.items()}
     shards = _split(tensors, limit)
-    names = _new_shards(folder, stem, len(shards))
+    names = _new_shards(folder, stem, len(shards), os.path.lexists(path))
     old = _old_shards(path, stem)
-    total, done, begun = sum(t.nbytes for t in tensors.values()), 0, []
+    total, done, ours = sum(t.nbytes for t in tensors.values()), 0, []
     index = {"metadata": {**(metadata or {}), "total_size": total},
              "weight_map": {n: file for file, shard in zip(names, shards)
                             for n in shard}}
     try:
         for file, shard in zip(names, shards):
-            begun.append(file)
             _tarn._save(os.path.join(folder, file), shard, metadata, checksums,
                         align, True, _progress_of(progress, done, total))
+            ours.append(file)  # before, it might be another process's
             done += sum(t.nbytes for t in shard.values())
         _write_index(path, folder, index, exclusive)
     except BaseException:
-        _remove(folder, begun)
+        # The first error is the one to be told; and the index may be there.
+        with contextlib.suppress(OSError):
+            there = _old_shards(path, stem)
+            _remove(folder, (old if there & set(ours) else set(ours)) - there)
         raise
-    _remove(folder, old - set(names))
+    with contextlib.suppress(OSError):  # it is saved
+        _remove(folder, old - set(names))

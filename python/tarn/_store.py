@@ -534,8 +534,8 @@ def save(path, tensors, metadata=None, *, checksums=False, align=0,
     One that ends in .safetensors.index.json becomes the index of shards, files
     beside it with at most shard_bytes of tensors each, 5 GiB by default, or one
     larger tensor; metadata is in all of them. The shards of a checkpoint that is
-    replaced are removed when the new index is there, and the new ones if this
-    call fails.
+    replaced, by whatever library it was saved, are removed when the new index is
+    there, and the new ones if this call fails.
 
     A process that opens path finds the old file or the new one, never half of
     it. checksums adds one for each tensor, which File.verify and load compare;

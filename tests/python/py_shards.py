@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: MIT
 """tarn.save of a checkpoint in shards: files of bounded size, an index as Hugging
 Face's loaders read it, and the old checkpoint or the new one, whatever fails."""
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import py_kit as kit
 import tarn
+from tarn import _shards
 
 folder = os.path.join(os.environ["TMPDIR"], "checkpoint")
 os.makedirs(folder, exist_ok=True)  # the killed process has it
@@ -102,6 +105,47 @@ tarn.save(index, tensors(40))
 kit.ok(holds(40) and "m-other.safetensors" in shards(),
        "no file is removed but shards of its own", shards())
 os.unlink(os.path.join(folder, "m-other.safetensors"))
+
+def no_sync(folder):
+    raise OSError(errno.EIO, "the folder")
+
+
+sync, _shards._sync = _shards._sync, no_sync
+kit.raises(OSError, "the folder", "an error after the index is there is raised",
+           tarn.save, index, tensors(50), shard_bytes=800)
+_shards._sync = sync
+kit.ok(holds(50), "and its shards stay")
+names = []
+for k in (60, 70, 60):
+    tarn.save(index, tensors(k), shard_bytes=800)
+    with open(index, encoding="utf-8") as f:
+        names += set(json.load(f)["weight_map"].values())
+kit.equal((len(names), len(set(names))), (12, 12), "no name comes again")
+for name in os.listdir(folder):
+    os.unlink(os.path.join(folder, name))
+
+# ---- two at once ----
+go, begun = threading.Event(), threading.Event()
+
+
+def held(done, total):
+    begun.set()
+    go.wait(60)
+
+
+first = tarn.save(index, tensors(80), shard_bytes=800, progress=held,
+                  background=True)
+begun.wait(60)
+tarn.save(index, tensors(90), shard_bytes=800)
+kit.ok(holds(90), "one that is faster has its checkpoint")
+go.set()
+try:
+    first.wait()
+    done = True
+except FileExistsError:
+    done = False
+kit.ok(holds(80) if done else holds(90), "and the slower its own, or an error",
+       done)
 
 # ---- in the background ----
 values = tarn.zeros((100,), "I32")
