@@ -165,6 +165,16 @@ def _remove(store, name):
         pass  # by another process
 
 
+def _is_full(error):
+    return isinstance(error, MemoryError) or \
+        error.errno in (errno.ENOSPC, errno.ENOMEM)
+
+
+def _place(store):
+    """What opens it once more."""
+    return store.socket, store.pool or None
+
+
 # ---- which samples they are -------------------------------------------------
 
 
@@ -320,12 +330,10 @@ class Shelf:
             here.find_table()
             places = {number: at for number, at in places.items()
                       if self._find(here, number) is None}
-            if places:
+            if places and not here.readonly:
                 self._publish_pack(here, pack, places)
-        except MemoryError:
-            self._shrink(here)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.ENOMEM):
+        except (OSError, MemoryError) as error:
+            if _is_full(error):
                 self._shrink(here)
             else:
                 self._lose(here)
@@ -344,23 +352,28 @@ class Shelf:
         return here
 
     def _reach(self):
-        how = self._prefix + "index", self._n, self._cache.budget
+        store = None
         if self._lost is None:
-            return _Open(_store.default_store() if self._store is None else
-                         self._store, *how)
-        again, where = self._lost
-        if time.monotonic() < again:
-            return None
+            # One that was never there is an error.
+            store = _store.default_store() if self._store is None else \
+                self._store
+            where = _place(store)
+        else:
+            again, where = self._lost
+            if time.monotonic() < again:
+                return None
         try:
-            return _Open(_store.Store(*where), *how)
-        except OSError:
+            return _Open(_store.Store(*where) if store is None else store,
+                         self._prefix + "index", self._n, self._cache.budget)
+        except (OSError, MemoryError) as error:
+            if store is not None and not _is_full(error):
+                raise
             self._lost = time.monotonic() + _RETRY, where
             return None
 
     def _lose(self, here):
         self._open = None
-        self._lost = time.monotonic() + _RETRY, (here.store.socket,
-                                                 here.store.pool or None)
+        self._lost = time.monotonic() + _RETRY, _place(here.store)
 
     def _shrink(self, here):
         """The daemon has less memory than the budget says."""

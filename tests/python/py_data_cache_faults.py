@@ -128,6 +128,12 @@ def little_memory(at):
     daemon = kit.start_daemon(at, "--budget", "64M")
     tarn._store._default = None
     decoded()
+    store = tarn.default_store()
+    store.publish("ballast", store.create((64 << 20,), "U8"))
+    kit.ok(batches(make("python"), cache=cache("full", 64 << 20)) ==
+           batches(make("python")), "samples are right where there is no room at "
+           "all")
+    store.remove("ballast")
     for name, function, n in (("large", large, 16 << 10),
                               ("larger", too_large, 3 << 20)):
         data.Cache(name, 1 << 30, "1").clear()
