@@ -132,17 +132,20 @@ EXTRA_DIST += \
 	tests/kit/torch_stand_in.py \
 	$(NULL)
 
-# Modules to preload: memory that runs out, a sync that is held up, and a file
-# at which a program stops.
+# Modules to preload: memory that runs out, a sync that is held up, processes that
+# yield, and a file at which a program stops.
 check_LTLIBRARIES += \
 	tests/kit/libfail_alloc.la \
 	tests/kit/libhold_sync.la \
+	tests/kit/libnap_yield.la \
 	tests/kit/libstop_open.la \
 	$(NULL)
 tests_kit_libfail_alloc_la_SOURCES = tests/kit/fail_alloc.c
 tests_kit_libfail_alloc_la_LDFLAGS = $(MODULE)
 tests_kit_libhold_sync_la_SOURCES = tests/kit/hold_sync.c
 tests_kit_libhold_sync_la_LDFLAGS = $(MODULE)
+tests_kit_libnap_yield_la_SOURCES = tests/kit/nap_yield.c
+tests_kit_libnap_yield_la_LDFLAGS = $(MODULE)
 tests_kit_libstop_open_la_SOURCES = tests/kit/stop_open.c
 tests_kit_libstop_open_la_LDFLAGS = $(MODULE)
 MODULE = -module -avoid-version -rpath /nowhere

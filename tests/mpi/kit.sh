@@ -5,6 +5,8 @@
 # shellcheck disable=SC1091 # the vocabulary
 . "${top_srcdir:?set by tests/run}/tests/kit/cli.sh"
 export OMPI_MCA_btl=${OMPI_MCA_btl:-self,vader,tcp}
+# Ranks that wait for each other take naps.
+nap=${top_builddir:?set by tests/run}/tests/kit/.libs/libnap_yield.so
 programs=${top_builddir:?set by tests/run}/tests/mpi
 
 mpi_missing() { # why nothing can be run here; nothing if it can
@@ -21,7 +23,7 @@ ranks() { # N COMMAND...: of Open MPI or of another
 	shift
 	! mpirun --version 2>/dev/null | grep -q 'Open MPI' ||
 		flags=(--allow-run-as-root --oversubscribe --bind-to none)
-	timeout 300 mpirun "${flags[@]}" -n "$n" "$@" </dev/null
+	LD_PRELOAD=$nap timeout 300 mpirun "${flags[@]}" -n "$n" "$@" </dev/null
 	local status=$?
 	# What a job leaves that was ended.
 	rm -rf "$TMPDIR"/ompi.*

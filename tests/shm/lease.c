@@ -4,7 +4,6 @@
  * a race of takers against one who frees, which must never free what is held.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -241,7 +240,7 @@ static void test_race(struct lease_page *pages[TAKERS])
 		if (found) {
 			held++;
 			table_storage_set(writer, storage, STORAGE_UNNAMED);
-			sched_yield();
+			usleep(10);
 			continue;
 		}
 		freed++;
@@ -252,7 +251,7 @@ static void test_race(struct lease_page *pages[TAKERS])
 		table_storage_add(
 			writer, &s, STORAGE_LIVE, &index, &generation);
 		if (freed % 8 == 0)
-			sched_yield();
+			usleep(10);
 	}
 	atomic_store(&stop, true);
 	for (int i = 0; i < TAKERS; i++)
