@@ -23,7 +23,6 @@
  * Offsets are checked on use and chains are bounded, so that a corrupt region
  * costs time and a wrong answer at worst.
  */
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -35,11 +34,12 @@ enum outcome { FOUND, ABSENT, AGAIN };
 
 /*
  * A reader that has to try again waits a little longer each time: first for a
- * writer on another core, then for one that needs this core, then for one that
- * waits for a core on a busy machine. Some 20 ms in all: picked, not tuned.
+ * writer on another core, then for one that needs this core, or waits for one on
+ * a busy machine. Some 20 ms in all: picked, not tuned. It does not yield: some
+ * kernels (6.18) take a whole time slice from a thread for each sched_yield, and
+ * let a few that yield starve all others, for a minute.
  */
 #define TRIES_SPIN 64
-#define TRIES_YIELD 64
 #define TRIES_SLEEP 100
 
 static bool try_again(unsigned int *tries)
@@ -51,9 +51,7 @@ static bool try_again(unsigned int *tries)
 #if defined(__x86_64__)
 		__builtin_ia32_pause();
 #endif
-	} else if (n < TRIES_SPIN + TRIES_YIELD) {
-		sched_yield();
-	} else if (n < TRIES_SPIN + TRIES_YIELD + TRIES_SLEEP) {
+	} else if (n < TRIES_SPIN + TRIES_SLEEP) {
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
 	} else {
 		return false;

@@ -21,8 +21,8 @@
  * all names of the table together: a walk during which any name was removed is
  * repeated.
  */
-#include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -33,8 +33,9 @@
  * another cause, such as a corrupt table. */
 #define SNAPSHOT_MS 10000
 
-/* Rounds before yielding the processor: picked, not tuned. */
+/* Rounds before it sleeps between them, and for how long: picked, not tuned. */
 #define ROUNDS_SPIN 64
+#define NAP_US 20
 
 /* ---- rounds ---------------------------------------------------------- */
 
@@ -122,7 +123,7 @@ int taking_run(struct taking *t, int64_t until)
 				"removed faster than they can be read; take "
 				"fewer names at once, or publish less often",
 				(long long)(now - began));
-		sched_yield();
+		usleep(NAP_US);
 	}
 }
 
