@@ -18,6 +18,9 @@
 
 /* How often a call is sent again because the daemon asks for it. Picked. */
 #define AGAIN_MAX 100
+/* A wait that takes so much longer was not slow: the caller did not run. Picked,
+ * above the delays of a busy machine. */
+#define STALL_MS 500
 
 int call_begin(
 	struct connection *c, struct call *call, const struct wire_out *out)
@@ -62,19 +65,33 @@ static int call_nomem(const struct connection *c, const struct call *call)
 		call->nomem, "daemon at %s: no memory for its answer", c->peer);
 }
 
-/* With the lock held. A thread that was not run for long may find the time over
- * and its answer in the socket. */
-static void look_once_more(struct connection *c)
+/* With the lock held: connection_turn. Returns the ms for which the caller did not
+ * run meanwhile: it was stopped, or the machine was, or this has no processor to
+ * spare. The daemon may not have run either, so that this time does not count. */
+static int64_t turn(struct connection *c, int64_t deadline)
 {
-	if (c->receiving)
-		connection_turn(c, clock_ms() + CONNECTION_NAP_MS);
+	int64_t until = MIN(deadline, clock_ms() + CONNECTION_LISTEN_MS), over;
+
+	connection_turn(c, until);
+	over = clock_ms() - until;
+	return over > STALL_MS ? over : 0;
+}
+
+/* With the lock held. A thread that was not run for long may find the time over
+ * and its answer in the socket, or it arrives soon. */
+static void look_once_more(struct connection *c, bool stalled)
+{
+	int64_t ms = stalled ? CONNECTION_LISTEN_MS : CONNECTION_NAP_MS;
+
+	if (stalled || c->receiving)
+		connection_turn(c, clock_ms() + ms);
 	connection_catch_up(c);
 }
 
 int call_next(struct connection *c, struct call *call, int timeout_ms,
 	struct wire_message *ret)
 {
-	int64_t deadline = clock_ms() + timeout_ms;
+	int64_t deadline = clock_ms() + timeout_ms, stall = 0;
 	bool late = false;
 	int r = -1;
 
@@ -104,9 +121,10 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 			r = 0;
 		} else if (clock_ms() >= deadline) {
 			late = true;
-			look_once_more(c);
+			look_once_more(c, stall);
 		} else {
-			connection_turn(c, deadline);
+			stall = turn(c, deadline);
+			deadline += stall;
 		}
 	}
 	pthread_mutex_unlock(&c->lock);

@@ -14,6 +14,7 @@ STORE_TESTS = \
 	tests/store/fork_pins \
 	tests/store/fork_who \
 	tests/store/held \
+	tests/store/stopped \
 	tests/store/segments \
 	tests/store/huge_mutable \
 	tests/store/lease_book \

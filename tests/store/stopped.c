@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Time in which a client did not run is not time in which the daemon did not
+ * answer: a call that is stopped for longer than it waits, as a whole machine is
+ * that is moved to another host, still gets an answer that comes soon afterwards.
+ *
+ * The daemon's part is played here; the client is a child.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/store/connection.h"
+#include "tests/kit/tap.h"
+
+static int theirs;
+static double took; /* from the end of its stop to the answer, in seconds */
+
+static _Noreturn void client(int fd, int timeout_ms)
+{
+	struct wire_message reply = {0};
+	struct connection c;
+	int r = connection_init(&c, fd, "/the/socket", timeout_ms);
+
+	if (r >= 0)
+		r = connection_call(
+			&c, WIRE_PING, NULL, 0, WIRE_PONG, 0, &reply);
+	_exit(r == 0 ? 0 : -r);
+}
+
+static pid_t begin(int timeout_ms)
+{
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		bail("a socket pair: %m");
+	pid = fork();
+	if (pid < 0)
+		bail("fork: %m");
+	if (pid == 0)
+		client(pair[0], timeout_ms);
+	close(pair[0]);
+	theirs = pair[1];
+	return pid;
+}
+
+/* The error of the client's call. */
+static int end(pid_t pid)
+{
+	int status = -1;
+
+	waitpid(pid, &status, 0);
+	close(theirs);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The request comes, the client stops for so long, goes on, and is answered. */
+static int stopped(int timeout_ms, int stopped_ms, int answer_ms)
+{
+	struct wire_message m = {0};
+	pid_t pid = begin(timeout_ms);
+	double on;
+
+	if (wire_receive(theirs, NULL, &m) != 1)
+		bail("no request comes");
+	usleep(200000); /* it waits for the answer by now */
+	kill(pid, SIGSTOP);
+	usleep((useconds_t)stopped_ms * 1000);
+	on = seconds();
+	kill(pid, SIGCONT);
+	usleep((useconds_t)answer_ms * 1000);
+	if (wire_send(theirs, WIRE_OUT(WIRE_PONG, m.serial, NULL, 0)) < 0)
+		diag("the client is gone");
+	took = seconds() - on;
+	wire_message_clear(&m);
+	return end(pid);
+}
+
+static void judge(int r, double most, const char *what)
+{
+	if (took > most)
+		skip(1, "the machine is too busy to answer in time");
+	else
+		is_int(0, r, "%s", what);
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	judge(stopped(6000, 8000, 1500), 4,
+		"a call that was stopped goes on waiting");
+	judge(stopped(1000, 2000, 100), 0.5,
+		"one whose time is over looks once more, for a while");
+	is_int(ETIMEDOUT, end(begin(1000)), "one that nobody answers gives up");
+	return done(3);
+}
