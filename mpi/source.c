@@ -25,27 +25,6 @@ void source_close(struct source *source)
 
 /* ---- what it is ------------------------------------------------------ */
 
-/* All bytes of a shard's tensors, which are views of one storage. */
-static int shard_bytes(tarn_file *file, struct source_shard *shard)
-{
-	const struct tarn_file_entry *first = tarn_file_at(file, 0);
-	_cleanup_tensor_ tarn_tensor *any = NULL;
-	struct tarn_layout layout;
-	int r;
-
-	if (!first)
-		return 0;
-	tarn_file_data_range(file, &shard->begin, &shard->size);
-	r = tarn_file_tensor(file, first->name, &any);
-	if (r >= 0)
-		r = tarn_layout_contiguous(TARN_U8, 1,
-			(int64_t[]) {(int64_t)shard->size}, &layout);
-	if (r >= 0)
-		r = tarn_tensor_new(
-			tarn_tensor_storage(any), 0, &layout, &shard->bytes);
-	return r;
-}
-
 static int add_shard(
 	struct source *source, size_t i, struct digest_state *digest)
 {
@@ -53,10 +32,11 @@ static int add_shard(
 	struct source_shard *shard = &source->shards[i];
 	struct stat st;
 	int64_t mtime;
-	int r = shard_bytes(file, shard);
+	int r = tarn_file_bytes(file, &shard->bytes);
 
 	if (r < 0)
 		return r;
+	tarn_file_data_range(file, &shard->begin, &shard->size);
 	if (fstat(tarn_file_fd(file), &st) < 0)
 		return tarn_error_set(errno, "%s: fstat: %s",
 			tarn_file_path(file), strerror(errno));

@@ -8,29 +8,12 @@
 
 #include <sys/stat.h>
 
-/* All bytes of a shard's tensors, which are views of one storage; None where
- * it has no tensors. */
-static PyObject *bytes_of(tarn_file *shard)
+/* All bytes of a shard's tensors. */
+static PyObject *bytes_of(const tarn_file *shard)
 {
-	const struct tarn_file_entry *first = tarn_file_at(shard, 0);
-	uint64_t offset, size;
-	struct tarn_layout layout;
-	tarn_tensor *any, *whole;
-	int64_t shape;
-	int r;
+	tarn_tensor *whole;
+	int r = tarn_file_bytes(shard, &whole);
 
-	if (!first)
-		Py_RETURN_NONE;
-	tarn_file_data_range(shard, &offset, &size);
-	shape = (int64_t)size;
-	r = tarn_file_tensor(shard, first->name, &any);
-	if (r < 0)
-		return raise_system(r);
-	r = tarn_layout_contiguous(TARN_U8, 1, &shape, &layout);
-	if (r >= 0)
-		r = tarn_tensor_new(
-			tarn_tensor_storage(any), 0, &layout, &whole);
-	tarn_tensor_unref(any);
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(whole);
 }
 

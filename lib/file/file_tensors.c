@@ -220,6 +220,21 @@ int file_find(const struct tarn_file *file, const char *name,
 	return 0;
 }
 
+int tarn_file_bytes(const tarn_file *file, tarn_tensor **ret)
+{
+	const int64_t n = (int64_t)file->data_size;
+	struct tarn_layout layout;
+	int r;
+
+	if (!file->storage)
+		return tarn_fail(ENOTSUP,
+			"%s: it is an index, and has no tensors' bytes; ask "
+			"its shards",
+			file->path);
+	r = tarn_layout_contiguous(TARN_U8, 1, &n, &layout);
+	return r < 0 ? r : tarn_tensor_new(file->storage, 0, &layout, ret);
+}
+
 int tarn_file_tensor(tarn_file *file, const char *name, tarn_tensor **ret)
 {
 	const struct tarn_file_entry *tensor;

@@ -157,6 +157,28 @@ static void check_shards(tarn_file *file)
 		"the only shard of a file is the file itself");
 }
 
+static void check_bytes(tarn_file *file)
+{
+	tarn_tensor *bytes = NULL, *z = NULL;
+	int64_t want = -1, seen = -2;
+
+	is_int(-ENOTSUP, tarn_file_bytes(file, &bytes),
+		"an index has no bytes of its own");
+	has_str(INDEX ": it is an index", tarn_error_message(),
+		"the error says that it is an index");
+	is_int(0, tarn_file_bytes(tarn_file_shard(file, 0), &bytes),
+		"a shard has bytes");
+	is_int(5, tarn_tensor_layout(bytes)->shape[0],
+		"they are those of all its tensors");
+	is_int(TARN_U8, tarn_tensor_layout(bytes)->dtype, "they are of U8");
+	must(tarn_file_tensor(file, "z", &z));
+	must(tarn_tensor_get_i64(z, (int64_t[]) {1}, &want));
+	must(tarn_tensor_get_i64(bytes, (int64_t[]) {4}, &seen));
+	is_int(want, seen, "the last byte is that of the last tensor");
+	tarn_tensor_unref(bytes);
+	tarn_tensor_unref(z);
+}
+
 /* Drops the index, which a tensor of it outlives. */
 static void check_lifetime(tarn_file *file)
 {
@@ -194,6 +216,7 @@ static void works(void)
 	check_tensor(file, "z", 0, 3);
 	check_tensor(file, "m", 1, 0);
 	check_shards(file);
+	check_bytes(file);
 	check_lifetime(file);
 	is_int(fds, count_fds(getpid()),
 		"no descriptor is left after the index is closed");

@@ -117,6 +117,14 @@ TARN_PUBLIC void tarn_file_data_range(const tarn_file *file,
 	uint64_t *ret_offset, uint64_t *ret_size)
 	TARN_NONNULL(1, 2, 3);
 
+/*
+ * Those bytes as one tensor of U8, whose storage is that of all tensors of the file;
+ * nothing is read. The caller owns *ret, which keeps the file open. -ENOTSUP: it
+ * is an index, whose shards have the bytes; -ENOMEM. Any thread.
+ */
+TARN_PUBLIC int tarn_file_bytes(const tarn_file *file, tarn_tensor **ret)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
 /* The descriptor, for fstat and reads; owned by the file. That of an index has
  * no tensor bytes: use its shards'. It cannot fail. */
 TARN_PUBLIC int tarn_file_fd(const tarn_file *file)
