@@ -159,6 +159,12 @@ static void print_together(const char *path, const char *name,
 	putchar('\n');
 }
 
+/* An error of one process is told to all. */
+static int set_node(void *arg, tarn_store *store)
+{
+	return tarn_store_set_node(store, *(const int *)arg);
+}
+
 /* EXIT_DONE or EXIT_FAILED; -1: each process is to load it for itself. All have
  * the same error, and the first one prints it. */
 static int with_others(const char *path,
@@ -168,8 +174,9 @@ static int with_others(const char *path,
 	const struct tarn_mpi_load_options together = {.name = options->name,
 		.fresh = options->fresh,
 		.socket = socket,
-		.pool = cli_pool};
-	_cleanup_store_ tarn_store *store = NULL;
+		.pool = cli_pool,
+		.prepare = set_node,
+		.arg = &node};
 	struct tarn_mpi_load_info info;
 	int r;
 
@@ -178,11 +185,7 @@ static int with_others(const char *path,
 		print_hint("with --alone each process loads all of it");
 		return EXIT_FAILED;
 	}
-	if (node >= 0 && cli_store_open(socket, &store) < 0)
-		return EXIT_FAILED;
-	if (store && tarn_store_set_node(store, node) < 0)
-		return print_error();
-	r = load_together(store, path, &together, &info);
+	r = load_together(NULL, path, &together, &info);
 	if (r > 0) {
 		if (load_speaks())
 			print_hint("each process loads all of it: %s",
@@ -197,6 +200,18 @@ static int with_others(const char *path,
 		return json_print(together_json(options->name, &info));
 	print_together(path, options->name, &info);
 	return EXIT_DONE;
+}
+
+/* Alone where that is wanted, or there are no others. */
+static int load_somehow(bool alone, const char *path,
+	struct tarn_load_options *options, const char *socket, int node,
+	bool json)
+{
+	int r = alone || !load_is_together()
+			? -1
+			: with_others(path, options, socket, node, json);
+
+	return r >= 0 ? r : load(path, options, socket, node, json);
 }
 
 /* ---- the verb --------------------------------------------------------- */
@@ -266,10 +281,5 @@ int cmd_load(int argc, char **argv)
 		return usage_failed(
 			&usage, "--name needs a name, not '%s'", name);
 	options.name = folder;
-	if (!alone && load_is_together()) {
-		r = with_others(args[0], &options, socket, node, json);
-		if (r >= 0)
-			return r;
-	}
-	return load(args[0], &options, socket, node, json);
+	return load_somehow(alone, args[0], &options, socket, node, json);
 }

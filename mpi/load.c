@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <tarn/mpi.h>
+#include <tarn/report.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -121,6 +122,7 @@ static int fill(struct load *load, tarn_tensor *memory, struct said *said,
 	int r = ring_fill(&load->source, memory, load->nodes.firsts,
 		&load->deadline, said, &load->read);
 
+	load->adrift = r < 0;
 	if (r < 0)
 		return r;
 	memcpy(ret->node, load->node, sizeof(ret->node));
@@ -133,18 +135,37 @@ static int fill(struct load *load, tarn_tensor *memory, struct said *said,
 	return 0;
 }
 
+/* Memory for all bytes. What can never be published is not to be read, and sent,
+ * first: that memory may be this process's own, of which the daemon knows nothing. */
+static int room(const struct load *load, tarn_tensor **ret)
+{
+	int64_t size = (int64_t)load->source.memory;
+	struct tarn_report *report;
+	uint64_t budget;
+	int r = tarn_store_report(load->store, &report);
+
+	if (r < 0)
+		return r;
+	budget = report->daemon.budget;
+	tarn_report_free(report);
+	if (load->source.memory > budget)
+		return tarn_error_set(ENOSPC,
+			"%s has %" PRId64 " bytes, and the daemon at %s has a "
+			"budget of %" PRIu64
+			"; start tarnd with a larger --budget",
+			load->path, size, tarn_store_socket(load->store),
+			budget);
+	return tarn_store_create(load->store, TARN_U8, 1, &size, 0, ret);
+}
+
 /* All nodes have all bytes, and the same ones. */
 static int move(struct load *load, tarn_tensor **ret_memory)
 {
 	bool first = load->nodes.firsts != MPI_COMM_NULL;
-	int64_t size = (int64_t)load->source.memory;
 	struct said said = {0};
 	struct sum sum = {0};
-	int r = 0;
+	int r = first ? room(load, ret_memory) : 0;
 
-	if (first)
-		r = tarn_store_create(
-			load->store, TARN_U8, 1, &size, 0, ret_memory);
 	r = talk_of(load, r, NULL);
 	if (r >= 0 && first)
 		r = fill(load, *ret_memory, &said, &sum);
@@ -182,8 +203,7 @@ static int run(struct load *load, bool *ret_cached)
 	r = move(load, &memory);
 	if (r >= 0 && tarn_file_count(load->source.file))
 		r = publish(load, memory);
-	/* MPI may still write there. */
-	if (r != -ETIMEDOUT)
+	if (!load->adrift)
 		tarn_tensor_unref(memory);
 	return r;
 }
@@ -245,6 +265,6 @@ TARN_PUBLIC int tarn_mpi_load(tarn_store *store, const char *path,
 			clock_seconds(CLOCK_MONOTONIC) - begun);
 		ret_info->cached = cached;
 	}
-	end(&load, !store, r == -ETIMEDOUT);
+	end(&load, !store, load.adrift || r == -ETIMEDOUT);
 	return r;
 }

@@ -26,6 +26,7 @@ struct load {
 	char prefix[PATH_MAX];
 	char version[2 * 16 + 1]; /* of the file: the value of its field */
 	uint64_t read;
+	bool adrift; /* MPI may still write to memory, and read from files */
 };
 
 /* What this rank has: its store, its file, what the set is called. */

@@ -92,6 +92,8 @@ int load_describe(struct load *load)
 		r = source_open(load->path, &load->source);
 	if (r >= 0 && !load->store)
 		r = tarn_store_open(load->options.socket, &in, &load->store);
+	if (r >= 0 && load->options.prepare)
+		r = load->options.prepare(load->options.arg, load->store);
 	if (r >= 0)
 		r = nodes_key(load->store, &load->key);
 	if (r < 0)

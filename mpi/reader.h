@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads the part of a file that is this node's, chunk after chunk, ahead of whoever
- * sends them, in no thread of its own: it works when it is called.
+ * A reader reads the part of a file that is this node's, chunk after chunk, before
+ * the ring sends them, in no thread of its own: it works when it is called.
  */
 #pragma once
 

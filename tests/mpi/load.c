@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * load WORD FILE [NAME]: loads a file with all ranks, and prints a line for each
- * rank, in their order: what it has got, or the error. What it has got is compared
- * with the file. WORD: load, fresh; of the last rank: late: it comes only when the
- * others have given up; dies: it never does; shrinks: its file does, when it is about
- * to be read; flips: a bit of its memory does, when all is there; stops: its daemon
- * does then.
+ * rank, in their order: how its set differs from the file, or the error. WORD: load,
+ * fresh; of the last rank: late: it comes only when the others have given up; dies: it
+ * never does; shrinks: its file does, when it is about to be read; flips: a bit of its
+ * memory does, when all is there; stops: its daemon does then.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -90,6 +89,38 @@ static int differences(tarn_store *store, const char *name)
 	return n;
 }
 
+/* ---- a rank that is late: MPI is of no use then ------------------------- */
+
+/* "late.RANK" in the folder of the test: it has printed its line. */
+static void mark(int of, char path_of[LINE])
+{
+	snprintf(path_of, LINE, "%s/late.%d", getenv("TMPDIR"), of);
+}
+
+static void await(int of)
+{
+	char name[LINE];
+
+	mark(of, name);
+	for (int i = 0; i < 6000 && access(name, F_OK) < 0; i++)
+		usleep(10000);
+}
+
+static void tell(const char *line)
+{
+	char name[LINE];
+	FILE *f;
+
+	printf("rank %d: %s\n", rank, line);
+	fflush(stdout);
+	mark(rank, name);
+	f = fopen(name, "w");
+	if (f)
+		fclose(f);
+}
+
+/* ---- the load ----------------------------------------------------------- */
+
 static void load(const char *name, char line[LINE])
 {
 	struct tarn_mpi_load_options options = {.name = name,
@@ -126,14 +157,13 @@ int main(int argc, char **argv)
 	late = !strcmp(word, "late");
 	if (last && !strcmp(word, "dies"))
 		raise(SIGKILL);
-	if (last && late)
-		sleep(3);
+	for (int i = 0; last && late && i < ranks - 1; i++)
+		await(i);
 	load(argc > 3 ? argv[3] : NULL, line);
 	if (late) {
-		/* No communicator is as it was. */
-		printf("rank %d: %s\n", rank, line);
-		fflush(stdout);
-		sleep(last ? 0 : 3);
+		/* No communicator is as it was, and this ends all ranks. */
+		tell(line);
+		await(ranks - 1);
 		MPI_Abort(MPI_COMM_WORLD, 3);
 	}
 	lines = calloc((size_t)ranks, LINE);

@@ -117,10 +117,20 @@ fails 3 "ENODATA: tarn_mpi_load: rank 2: node 2: copy: $PWD/d2/m.st ends at byte
 	"a file that shrinks under way"
 load 4 1 stops "$PWD/m.st" gone
 fails 4 "rank 3: node 3: " "a daemon that is gone"
+"$TARN_DAEMON" --socket "$XDG_RUNTIME_DIR/small.sock" --budget 4M 2>"$TMPDIR/small" &
+small=$!
+until [ -S "$XDG_RUNTIME_DIR/small.sock" ] || ! kill -0 "$small"; do sleep 0.01; done
+run on_nodes 3 1 bash -c "[ % -ne 1 ] || TARN_SOCKET=$XDG_RUNTIME_DIR/small.sock
+	exec $load load $PWD/m.st other"
+fails 3 "ENOSPC: tarn_mpi_load: rank 1: node 1: $PWD/m.st has 8800" \
+	"has a budget of 4194304" "a node without room"
+kill "$small" && wait "$small"
+rm "$TMPDIR/small"
 is "" "$(names other)" "after an error no node has the set"
 load 3 1 late "$PWD/m.st" other
 is "2" "$(grep -c '^rank [01]: ETIMEDOUT: .* did not answer within 1 s' \
 	<<<"$out")" "a rank that does not come: the others give up in time"
+rm "$TMPDIR"/late.[012]
 begun=$SECONDS
 load 3 1 dies "$PWD/m.st" other
 is "1 1" "$((status != 0)) $((SECONDS - begun < 60))" \

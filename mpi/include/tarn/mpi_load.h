@@ -39,6 +39,11 @@ struct tarn_mpi_load_options {
 	/* Where store is NULL: for tarn_store_open. */
 	const char *socket;
 	const char *pool;
+	/* Called on each rank with its store, before anything is looked at; NULL:
+	 * there is nothing to be done. An error that it returns, -errno with
+	 * tarn_error_set, is told to all ranks. */
+	int (*prepare)(void *arg, tarn_store *store);
+	void *arg;
 	uint64_t reserved[8]; /* 0 */
 };
 
