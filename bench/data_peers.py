@@ -429,32 +429,31 @@ def print_rates(rows):
               flush=True)
 
 
-def print_opening(n, usable):
-    print(f"\n{n} documents are opened:\n"
-          f"{'':22}{'ms':>10} {'private MiB':>12} {'peak, MiB':>10}")
-    for who in ("tarn", "megatron-core"):
-        if who not in usable:
-            continue
+def print_each(title, heads, what, who, n, line):
+    """One line for each of them that there is."""
+    print(f"\n{title}:\n{'':22}{heads}")
+    for name in who:
         try:
-            seen = alone("open", who, n)
-            print(f"{who:22}{1e3 * seen['seconds']:10.1f} "
-                  f"{seen['private']:12.2f} {seen['peak']:10.1f}", flush=True)
+            print(f"{name:22}{line(alone(what, name, n))}", flush=True)
         except RuntimeError as e:
-            skip(who, e)
+            skip(name, e)
+
+
+def print_opening(n, usable):
+    print_each(
+        f"{n} documents are opened",
+        f"{'ms':>10} {'private MiB':>12} {'peak, MiB':>10}", "open",
+        [who for who in ("tarn", "megatron-core") if who in usable], n,
+        lambda seen: f"{1e3 * seen['seconds']:10.1f} {seen['private']:12.2f} "
+                     f"{seen['peak']:10.1f}")
 
 
 def print_packing(n, usable):
-    print(f"\n{n} documents are packed into sequences of 4,096:\n"
-          f"{'':22}{'used':>10} {'M tokens/s':>12}")
-    for who in ("tarn", "grain"):
-        if who not in usable:
-            continue
-        try:
-            seen = alone("pack", who, n)
-            print(f"{who:22}{100 * seen['used']:8.2f} % "
-                  f"{seen['rate'] / 1e6:12.1f}", flush=True)
-        except RuntimeError as e:
-            skip(who, e)
+    print_each(
+        f"{n} documents are packed into sequences of 4,096",
+        f"{'used':>10} {'M tokens/s':>12}", "pack",
+        [who for who in ("tarn", "grain") if who in usable], n,
+        lambda seen: f"{100 * seen['used']:8.2f} % {seen['rate'] / 1e6:12.1f}")
 
 
 def main():

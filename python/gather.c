@@ -168,8 +168,7 @@ static PyObject *gather_all(
 	Py_DECREF(index);
 	if (r < 0)
 		return NULL;
-	Py_INCREF(Py_None);
-	return Py_None;
+	Py_RETURN_NONE;
 }
 
 PyMethodDef gather_functions[] = {

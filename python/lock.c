@@ -51,13 +51,13 @@ static PyObject *lock(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 		return NULL;
 	if (r == -ETIMEDOUT) {
 		PyErr_SetString(PyExc_TimeoutError,
-			"lock: others had it until the timeout");
+			"lock: others had it until the timeout; try again, or "
+			"give a longer one");
 		return NULL;
 	}
 	if (r < 0)
 		return raise_system(r);
-	Py_INCREF(Py_None);
-	return Py_None;
+	Py_RETURN_NONE;
 }
 
 static PyObject *unlock(PyObject *self, PyObject *none)
@@ -67,8 +67,7 @@ static PyObject *unlock(PyObject *self, PyObject *none)
 	(void)none;
 	if (r < 0)
 		return raise_system(r);
-	Py_INCREF(Py_None);
-	return Py_None;
+	Py_RETURN_NONE;
 }
 
 PyMethodDef lock_methods[] = {
@@ -126,7 +125,8 @@ static PyObject *read_words(PyObject *module, PyObject *object)
 
 	(void)module;
 	/* What was read before is read before the words, and what is read
-	 * afterwards, after them: pairs with the fences of write_word(), too. */
+	 * afterwards, after them. This fence and the one below pair with the
+	 * fences of write_word(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (int64_t i = 0; tuple && i < n; i++) {
 		/* In their order: pairs with the fences of write_word(). */
@@ -167,12 +167,12 @@ static PyObject *write_word(
 		return NULL;
 	}
 	/* Others see what was written before in front of the word, and what is
-	 * written afterwards behind it: pair with those of read_words(). */
+	 * written afterwards behind it: this fence and the one below pair with
+	 * the fences, and the acquire loads, of read_words(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	atomic_store_explicit(&words[i], value, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
-	Py_INCREF(Py_None);
-	return Py_None;
+	Py_RETURN_NONE;
 }
 
 PyMethodDef lock_functions[] = {

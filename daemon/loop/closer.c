@@ -185,13 +185,14 @@ static void reap(void)
 		}
 }
 
-/* Until no thread of the owner uses the table. */
+/* Until no thread of the owner uses the table; all signals are blocked. Without a
+ * pidfd it is not known when. */
 static void await_owner(int pidfd)
 {
 	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 
-	while (poll(&p, 1, -1) < 0 && errno == EINTR)
-		;
+	if (pidfd >= 0)
+		poll(&p, 1, -1);
 }
 
 /* Signals only wake it: what counts is whether the owner is there, and what it
@@ -215,15 +216,14 @@ static _Noreturn void launcher_main(pid_t owner, pid_t keeper, int pidfd)
 		sigwait(&set, &which);
 	}
 	closer_end(keeper);
-	if (pidfd >= 0)
-		await_owner(pidfd);
+	await_owner(pidfd);
 	_exit(0);
 }
 
 int closers_begin(unsigned n, void (*drop)(void *arg), void *arg)
 {
 	pid_t owner = getpid(), keeper = getppid();
-	int pidfd = (int)syscall(SYS_pidfd_open, owner, 0);
+	int pidfd;
 	sigset_t all, old;
 	void *map = mmap(NULL, n * sizeof(*closers), PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -233,6 +233,8 @@ int closers_begin(unsigned n, void (*drop)(void *arg), void *arg)
 			tarn_errno_text(errno));
 	closers = map;
 	n_closers = n;
+	/* By the owner, so that it knows how many descriptors it has. */
+	pidfd = (int)syscall(SYS_pidfd_open, owner, 0);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &old);
 	launcher = clone_sharing_files();

@@ -256,12 +256,13 @@ int tarn_loader_next(tarn_loader *l, int timeout_ms, tarn_batch **ret)
 		return tarn_fail_constant(ECHILD,
 			"loader: it belongs to the process that opened it; "
 			"open one in each");
-	/* Acquire, and release below: what one thread did is before what the
-	 * next one does. */
+	/* Acquire: pairs with the release store below, so that what one thread
+	 * did is before what the next one does. */
 	if (atomic_exchange_explicit(&l->busy, true, memory_order_acquire))
 		return tarn_fail_constant(EBUSY,
 			"loader: another thread waits for its next batch");
 	r = next(l, timeout_ms, ret);
+	/* Release: pairs with the acquire exchange above. */
 	atomic_store_explicit(&l->busy, false, memory_order_release);
 	return r;
 }

@@ -3,10 +3,10 @@
 names them, as Hugging Face's loaders read it.
 
 The index is written last, and the shards of a checkpoint that it replaces have
-other names: so whoever opens it finds the old checkpoint or the new one, never a
-mixture, and a process that is killed has changed nothing. Its shards stay then, and
-belong to no index. One that has read the old index, and not opened all its shards
-yet when they are removed, is told that they are gone: it opens the index again."""
+other names: so a reader finds the old checkpoint or the new one, never a mixture,
+and a process that is killed has changed nothing. Its shards stay then, and belong to
+no index. A reader that has read the old index, and has not opened all its shards yet
+when they are removed, gets an error that they are gone: it opens the index again."""
 import contextlib
 import errno
 import json
@@ -58,10 +58,8 @@ def _old_shards(path, stem):
     try:
         with open(path, encoding="utf-8") as f:
             names = set(json.load(f)["weight_map"].values())
-    except FileNotFoundError:
-        return set()
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return set()  # it is no index: what is replaced is that file alone
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        return set()  # there is none: what is replaced is that file alone
     return {n for n in names if isinstance(n, str) and ours.fullmatch(n)}
 
 

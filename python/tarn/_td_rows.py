@@ -240,8 +240,8 @@ class Rows:
     # ---- writing ----
 
     def _values(self, data, rows, some=False):
-        """[(leaf, value)] of data, whose rows have these dimensions. What it has
-        beside our leaves is left out, as torchrl does where memory is shared.
+        """[(leaf, value)] of data, whose rows have these dimensions. Keys that are
+        no leaves of ours are left out, as torchrl does where memory is shared.
         some: leaves may be missing."""
         found = []
         for leaf, (key, (_, shape)) in zip(self._leaves,

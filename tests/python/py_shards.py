@@ -69,7 +69,7 @@ seen = []
 tarn.save(index, tensors(10), shard_bytes=800, progress=lambda d, t: seen.append(
     (d, t)))
 kit.ok(holds(10), "another one takes its place")
-kit.ok(holds(0, file), "whoever had it open still has it")
+kit.ok(holds(0, file), "a reader that had the old one open still has it")
 kit.ok(len(shards()) == 4 and not set(shards()) & set(before),
        "by other shards, and the old ones are gone", shards())
 kit.ok(seen == sorted(seen) and seen[-1] == (6400, 6400),
