@@ -45,28 +45,37 @@ class Chunk(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What the same nodes need: the chunks that each of them reads."""
+    """Tensors that the same nodes need: one piece of memory on each of these, of
+    size bytes. places: the first byte in it of each tensor; chunks: what each node
+    reads."""
     nodes: tuple
+    size: int
+    places: dict
     chunks: dict
 
 
 class Plan(NamedTuple):
-    """places: the first byte in memory of each tensor; size: of the memory.
-    They are the same on all nodes: a node that does not need a tensor leaves
-    its bytes alone."""
-    size: int
-    places: dict
     shares: list
 
+    def of(self, node):
+        """The shares that a node needs, with their numbers."""
+        return [(i, s) for i, s in enumerate(self.shares) if node in s.nodes]
+
+    def size(self, node):
+        """Bytes of a node's memory."""
+        return sum(s.size for _, s in self.of(node))
+
     def reads(self, node):
-        """All chunks that a node reads, in the order in which they are sent."""
-        return [c for s in self.shares for c in s.chunks.get(node, ())]
+        """All chunks that a node reads, each with its share's number, in the order
+        in which they are sent."""
+        return [(i, c) for i, s in self.of(node)
+                for c in s.chunks.get(node, ())]
 
     def bytes_read(self, node):
-        return sum(c.size for c in self.reads(node))
+        return sum(c.size for _, c in self.reads(node))
 
     def bytes_needed(self, node):
-        return sum(c.size for s in self.shares if node in s.nodes
+        return sum(c.size for _, s in self.of(node)
                    for chunks in s.chunks.values() for c in chunks)
 
 
@@ -85,17 +94,34 @@ def _users(extents, nodes, needs):
         if lacking:
             raise KeyError(f"plan: node {node} needs {lacking[0]!r}, which the "
                            "file does not have")
-    return {e.name: tuple(n for n in everyone
-                          if needs[n] is None or e.name in needs[n])
-            for e in extents}
+    return _together(extents, {
+        e.name: {n for n in everyone if needs[n] is None or e.name in needs[n]}
+        for e in extents})
+
+
+def _in_order(extents):
+    return sorted(extents, key=lambda e: (e.file, e.offset, e.size, e.name))
+
+
+def _together(extents, users):
+    """Tensors that share bytes of a file are needed wherever one of them is."""
+    found, file, end, nodes = {}, None, 0, set()
+    for e in _in_order(extents):
+        if file != e.file or e.offset >= end:
+            file, end, nodes = e.file, e.offset, set()
+        nodes |= users[e.name]
+        end = max(end, e.offset + e.size)
+        found[e.name] = nodes  # which grows with those that follow
+    return {name: tuple(sorted(nodes)) for name, nodes in found.items()}
 
 
 def _place(extents, users):
-    """The places of tensors, and runs of them that are next to each other in
-    a file as in memory, and are needed by the same nodes."""
-    places, runs, top = {}, {}, 0
+    """The places of tensors in the memory of those that need them; its size; and
+    runs of tensors that are next to each other in a file as in memory. Each is a
+    dict by these nodes."""
+    places, runs, tops = {}, {}, {}
     last = None  # nodes, file, the run's first byte, its place, its end
-    for e in sorted(extents, key=lambda e: (e.file, e.offset, e.size, e.name)):
+    for e in _in_order(extents):
         nodes = users[e.name]
         if not nodes:
             continue
@@ -107,15 +133,14 @@ def _place(extents, users):
             if last and last[1] == e.file and e.offset < last[4]:
                 raise ValueError(
                     f"plan: {e.name!r} shares bytes of the file with another "
-                    "tensor that other nodes need, or that begins between two "
-                    "of its elements")
-            at = -(-top // PLACE) * PLACE
+                    "tensor that begins between two of its elements")
+            at = -(-tops.get(nodes, 0) // PLACE) * PLACE
             last = [nodes, e.file, e.offset, at, e.offset]
             runs.setdefault(nodes, []).append(last)
         last[4] = max(last[4], e.offset + e.size)
-        places[e.name] = at
-        top = max(top, last[3] + last[4] - last[2])
-    return places, top, {
+        places.setdefault(nodes, {})[e.name] = at
+        tops[nodes] = max(tops.get(nodes, 0), last[3] + last[4] - last[2])
+    return places, tops, {
         nodes: [(file, begin, at, end - begin)
                 for _, file, begin, at, end in found if end > begin]
         for nodes, found in runs.items()}
@@ -180,15 +205,13 @@ def plan(extents, nodes, needs=None, *, chunk=CHUNK):
         raise ValueError(f"plan: {nodes} nodes and chunks of {chunk} bytes; at "
                          f"least 1 and {ALIGN} are wanted")
     users = _users(extents, nodes, needs)
-    places, size, runs = _place(extents, users)
+    places, sizes, runs = _place(extents, users)
     load, shares = dict.fromkeys(range(nodes), 0), []
     # What fewer nodes can read is dealt out first.
     for group in sorted(runs, key=lambda g: (len(g), g)):
-        if not runs[group]:
-            continue
         quotas = _quotas(group, sum(r[3] for r in runs[group]), load)
         chunks = _chunks(runs[group], quotas, chunk)
-        shares.append(Share(group, chunks))
+        shares.append(Share(group, sizes[group], places[group], chunks))
         for node, some in chunks.items():
             load[node] += sum(c.size for c in some)
-    return Plan(size, places, shares)
+    return Plan(shares)

@@ -143,9 +143,9 @@ def errors_test(r):
            {"_same_file": overwrite} if on_b else None)
     exchange = nodes._exchange
 
-    def lose(plan, me, memory, *rest):
-        exchange(plan, me, memory, *rest)
-        memory[100] = 255 - int(memory[100])
+    def lose(plan, me, memories, *rest):
+        exchange(plan, me, memories, *rest)
+        memories[0][100] = 255 - int(memories[0][100])
 
     r.fail("lost", path_of("o.safetensors"),
            {"_exchange": lose} if on_b else None)
@@ -169,13 +169,14 @@ def reader_test(r):
     class Source:
         shards = [(None, 0, 0, Whole())]
 
-    chunks = [_plan.Chunk(0, 8 * i, 8 * i, 8) for i in range(4)]
-    reader = nodes._Reader(Source(), chunks, torch.zeros(32, dtype=torch.uint8))
+    chunks = [(0, _plan.Chunk(0, 8 * i, 8 * i, 8)) for i in range(4)]
+    reader = nodes._Reader(Source(), chunks,
+                           {0: torch.zeros(32, dtype=torch.uint8)})
     began.wait()
     reader.stop()
     go.set()
     for i in range(4):
-        reader.wait(i, nodes._Deadline(LONG))
+        reader.wait(i, nodes.Deadline(LONG))
     r.say("reader", len(taken))
 
 
@@ -183,8 +184,8 @@ def replaced_test(r):
     """Another process publishes another version of the set while this one
     looks."""
     path, name = path_of("m.safetensors"), "replaced"
-    source = nodes._Local(r.store, path, name)
-    fields = nodes._fields({"digest": source.source.digest()})
+    source = nodes._Local(r.store, path, name, None)
+    fields = source.fields()
     other = tensors(9)
     r.store.publish_set(name, other, fields={"tarn.file": "another"})
 
@@ -196,7 +197,7 @@ def replaced_test(r):
 
     source.store = Between()
     try:
-        source.published(fields)
+        source.published(source.names)
         seen = "nothing was raised"
     except Exception as e:
         seen = type(e).__name__, "another" in str(e)
@@ -238,6 +239,35 @@ def four_test(r):
     found, read = r.load(path_of("m.safetensors"))
     r.say("four", [same(found, tensors()), read])
     r.say("loads", r.store.status()["bytes_loaded"])
+
+
+def parts_test(r):
+    """Ranks that want some tensors each."""
+    path = path_of("o.safetensors")
+    wants = [{"w"}, {"b"}, {"w"}, {"half/h", "none"}]
+
+    def load(what, wanted, name="parts", file=path):
+        found, read = r.load(file, name=name,
+                             views=lambda n, t: t if n in wanted else None)
+        r.say(what, [same(found, {n: t for n, t in tensors(2).items()
+                                  if n in wanted}), read])
+
+    load("parts", wants[r.rank])
+    r.say("parts names", sorted(r.store.names("parts")))
+    load("parts again", wants[r.rank])
+    load("other parts", wants[3 - r.rank])
+    load("no parts", set(), "nothing")
+    load("all for one", set(tensors()) if r.rank == 0 else {"one"}, "one")
+    r.say("one names", sorted(r.store.names("one")))
+    load("all", set(tensors()))
+    load("of all", wants[r.rank])
+    seen = load_file(path, group=dist.group.WORLD, node=r.node, name="map",
+                     views={"w": "[1:3]", "b": None, "half/h": None})
+    r.say("map", [same(seen, {"w": tensors(2)["w"][1:3],
+                              "none": torch.zeros(0, 3),
+                              "one": torch.tensor(7)}), "map/b" in r.store])
+    r.fail("no such part", path, views={"x": "[0]"} if r.rank == 3 else None,
+           name="wrong")
 
 
 def ring_test(r):
@@ -411,6 +441,42 @@ failed(seen["blocked"], "TimeoutError", [f"{SHORT} s"],
 
 for store in stores.values():
     for name in store.names(prefix):
+        store.remove(name)
+seen = ranks(4, "parts_test")
+size = {n: t.nbytes for n, t in tensors().items()}
+kit.equal([s[0] for s in seen["parts"]], [True] * 4,
+          "each rank has the tensors that it wants")
+kit.equal(sum(s[1] for s in seen["parts"]),
+          size["w"] + size["b"] + size["half/h"],
+          "what some rank wants is read once, and nothing else")
+kit.equal([seen["parts"][r][1] for r in (1, 3)], [0, 0],
+          "the first rank of a node reads for all of it")
+kit.equal(seen["parts names"],
+          [[f"parts/{n}" for n in (".fields", *names)]
+           for names in [("b", "w")] * 2 + [("half/h", "none", "w")] * 2],
+          "each node has the tensors that its ranks want")
+kit.equal(seen["parts again"], [[True, 0]] * 4,
+          "a second load of the same parts reads nothing")
+kit.equal(([s[0] for s in seen["other parts"]],
+           sum(s[1] for s in seen["other parts"]) > 0), ([True] * 4, True),
+          "other parts under the same name are read, and are right")
+kit.equal(seen["no parts"], [[True, 0]] * 4, "parts may be none at all")
+kit.equal(([s[0] for s in seen["all for one"]],
+           sum(s[1] for s in seen["all for one"])), ([True] * 4, BYTES),
+          "one rank may want all")
+kit.equal([len(n) for n in seen["one names"]], [len(size) + 1] * 2 + [2] * 2,
+          "its node has all, the other one what it wants")
+kit.equal([s[0] for s in seen["all"]], [True] * 4, "then all may want all")
+kit.equal(seen["of all"], [[True, 0]] * 4,
+          "parts of a set that has all are there")
+kit.equal(seen["map"], [[True, False]] * 4,
+          "a mapping leaves out what it says None of")
+failed(seen["no such part"], "OSError",
+       ["rank 3 on node b", "there is no tensor 'x'"],
+       "a view of no tensor is an error on all", 4)
+
+for store in stores.values():
+    for name in store.names():
         store.remove(name)
 seen = ranks(4, "four_test", "ring_test", "killed_test")
 kit.equal([s[0] for s in seen["four"]], [True] * 4,

@@ -41,8 +41,8 @@ def is_needed(needs, node, name):
 
 def fault(extents, nodes, needs, p):
     """What is wrong with a plan, or None."""
-    got = [bytearray(p.size) for _ in range(nodes)]
-    for share in p.shares:
+    got = [[bytearray(s.size) for s in p.shares] for _ in range(nodes)]
+    for i, share in enumerate(p.shares):
         for reader, chunks in share.chunks.items():
             if reader not in share.nodes:
                 return f"node {reader} reads for others alone"
@@ -50,17 +50,21 @@ def fault(extents, nodes, needs, p):
                 if not 0 < c.size <= CHUNK:
                     return f"{c} has a wrong size"
                 for node in share.nodes:
-                    place = memoryview(got[node])[c.at:c.at + c.size]
+                    place = memoryview(got[node][i])[c.at:c.at + c.size]
                     if any(place):
                         return f"node {node} gets {c} twice"
                     place[:] = b"\1" * c.size
     for e in extents:
         for node in range(nodes):
-            at = p.places.get(e.name)
-            if is_needed(needs, node, e.name) and (
-                    at is None or at % e.unit or
-                    got[node][at:at + e.size] != b"\1" * e.size):
-                return f"node {node} lacks {e}, which is at {at}"
+            places = [(i, s.places[e.name]) for i, s in p.of(node)
+                      if e.name in s.places]
+            if len(places) > 1:
+                return f"{e} has the places {places} on node {node}"
+            if is_needed(needs, node, e.name) and not any(
+                    at % e.unit == 0 and
+                    got[node][i][at:at + e.size] == b"\1" * e.size
+                    for i, at in places):
+                return f"node {node} lacks {e}, which is at {places}"
     return None
 
 
@@ -68,7 +72,7 @@ def pages_twice(p, nodes):
     """A page of a file that two nodes read, when all need all."""
     seen = {}
     for node in range(nodes):
-        for c in p.reads(node):
+        for _, c in p.reads(node):
             first, last = c.offset // _plan.ALIGN, \
                 (c.offset + c.size - 1) // _plan.ALIGN
             for page in range(first, last + 1):
@@ -102,9 +106,10 @@ whole = [Extent("a", 0, 0, 3 * MIB, 4), Extent("b", 0, 3 * MIB, 5 * MIB, 4)]
 p = plan(whole, 4)
 kit.equal([p.bytes_read(n) for n in range(4)], [2 * MIB] * 4,
           "four nodes read a quarter each")
-kit.equal([(c.offset, c.size) for c in p.reads(1)], [(2 * MIB, 2 * MIB)],
+kit.equal([(c.offset, c.size) for _, c in p.reads(1)], [(2 * MIB, 2 * MIB)],
           "a part is contiguous, across tensors")
-kit.equal(p.size, 8 * MIB, "memory has the file's order")
+kit.equal((p.size(3), p.shares[0].places), (8 * MIB, {"a": 0, "b": 3 * MIB}),
+          "memory has the file's order")
 p = plan(whole, 2, [{"a"}, {"b"}])
 kit.equal([(p.bytes_read(n), p.bytes_needed(n)) for n in (0, 1)],
           [(3 * MIB, 3 * MIB), (5 * MIB, 5 * MIB)],
@@ -114,14 +119,19 @@ kit.equal([(p.bytes_read(n), p.bytes_needed(n)) for n in (0, 1)],
           [(4 * MIB, 8 * MIB), (4 * MIB, 5 * MIB)],
           "a node that alone needs much reads less of what all need")
 p = plan(whole, 2, [set(), {"b"}])
-kit.equal((p.bytes_read(0), p.size), (0, 5 * MIB),
+kit.equal((p.bytes_read(0), p.size(0), p.size(1)), (0, 0, 5 * MIB),
           "what no node needs is neither read nor has a place")
 p = plan([Extent("x", 0, 3, 8, 8), Extent("y", 0, 3, 4, 4)], 1)
-kit.equal((p.places, p.bytes_read(0)), ({"y": 0, "x": 0}, 8),
+kit.equal((p.shares[0].places, p.bytes_read(0)), ({"y": 0, "x": 0}, 8),
           "tensors that share bytes share them in memory")
 p = plan([Extent("x", 0, 0, 7), Extent("y", 0, 7, 8, 8)], 1)
-kit.equal(p.places, {"x": 0, "y": 64},
+kit.equal(p.shares[0].places, {"x": 0, "y": 64},
           "a tensor is placed so that its elements are aligned")
+p = plan([Extent("x", 0, 0, 8), Extent("y", 0, 4, 8), Extent("z", 0, 12, 8)], 2,
+         [{"x"}, {"y"}])
+kit.equal([(s.nodes, s.places, s.size) for s in p.shares],
+          [((0, 1), {"x": 0, "y": 4}, 12)],
+          "tensors that share bytes go to all nodes that need one of them")
 kit.equal(plan([], 3).shares, [], "a file without tensors needs no reader")
 kit.raises(ValueError, "shares bytes",
            "shared bytes that cannot be aligned for both are refused", plan,

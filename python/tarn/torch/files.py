@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Files of tensors as PyTorch's users know them from safetensors.torch: the
 same calls, and one disk read for all processes of a machine."""
+from collections.abc import Mapping
+
 import torch
 
 from .. import _conversions, _parts, _safetensors, _store
@@ -31,6 +33,9 @@ def load_file(filename, device="cpu", *, backend="mmap", views=None,
     are a node; each node reads a part of the file and gets the rest from the
     others, and then publishes all tensors as the set name, the file's absolute
     path without the first slash. A later call finds the set and reads nothing.
+    Tensors of which no rank of a node has a view, since views says None, are
+    neither sent to that node nor in its set, and those of which no rank at all has
+    one are not read: so each node gets the experts, or the layers, of its ranks.
     store is this rank's, the default one by default; node tells nodes apart
     that have one host name. After timeout seconds every rank that still waits
     raises TimeoutError; ConnectionError: a rank has ended; ValueError: the nodes'
@@ -64,7 +69,9 @@ class _Together(dict):
 def _load_together(filename, group, views, **options):
     from . import nodes  # torch.distributed takes a while to import
 
-    found, _ = nodes.load(filename, group, **options)
+    found, _ = nodes.load(filename, group, views=views, **options)
+    if isinstance(views, Mapping):
+        views = {name: v for name, v in views.items() if name in found}
     return _Together(found if views is None else
                      _parts.views_of(found, views))
 
