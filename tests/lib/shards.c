@@ -341,5 +341,5 @@ int main(void)
 	unlink(path_of(INDEX));
 	rmdir(path_of("sub"));
 	rmdir(folder);
-	return done(114);
+	return done(120);
 }
