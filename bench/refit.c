@@ -7,6 +7,10 @@
  * in turns, to memory that is new each time, as a version's is; and to memory
  * that was there before, which is the wire. Then the digest of those bytes, and
  * a refit of which all tensors are equal and shared.
+ *
+ * And a refit of 2 % of the elements of each tensor, BF16: anywhere, and in one
+ * run; beside a copy of the pages that they touch, to memory that is new, and to
+ * memory that was there.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +21,7 @@
 
 #include "bench/times.h"
 
-enum { TENSORS = 64, ROUNDS = 5 };
+enum { TENSORS = 64, ROUNDS = 5, PAGE = 4096, SIZE = 2, PER_CENT = 2 };
 
 static tarn_store *store;
 static tarn_tensor *sources[TENSORS];
@@ -99,6 +103,129 @@ static double digests(void)
 	return wall_ns() - start;
 }
 
+/* ---- sparse ---------------------------------------------------------- */
+
+static tarn_tensor *positions, *values;
+
+/* As many as that, in order: spread over a tensor, or next to each other. */
+static void choose(bool spread)
+{
+	int64_t all = each / SIZE, n = all * PER_CENT / 100, *v;
+	unsigned seed = 1;
+
+	if (!positions) {
+		check(tarn_tensor_zeros(TARN_I64, 1, &n, &positions), "memory");
+		check(tarn_tensor_zeros(TARN_BF16, 1, &n, &values), "memory");
+	}
+	v = tarn_tensor_data(positions);
+	for (int64_t i = 0; i < n; i++)
+		v[i] = spread ? i * all / n + rand_r(&seed) % (all / n)
+			      : all / 3 + i;
+}
+
+static double sparse(void)
+{
+	double start = wall_ns();
+	tarn_refit *r;
+
+	check(tarn_refit_begin(store, "wide", NULL, &r), "begin");
+	for (int i = 0; i < TENSORS; i++)
+		check(tarn_refit_sparse(r, names[i], positions, values),
+			"sparse");
+	check(tarn_refit_commit(r), "commit");
+	start = wall_ns() - start;
+	tarn_refit_free(r);
+	return start;
+}
+
+/* Of all tensors: the pages that the positions touch, and what changes there. */
+static double pages(bool fresh, int64_t *ret_pages)
+{
+	static char *kept;
+	size_t size = (size_t)each * TENSORS;
+	const int64_t *v = tarn_tensor_data(positions);
+	const uint16_t *new_values = tarn_tensor_data(values);
+	int64_t n = tarn_tensor_layout(positions)->shape[0], count = 0;
+	double start = wall_ns();
+	char *to = kept;
+
+	if (fresh || !kept)
+		to = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS |
+				(fresh ? 0 : MAP_POPULATE),
+			-1, 0);
+	if (to == MAP_FAILED) {
+		perror("bench/refit: mmap");
+		exit(1);
+	}
+	for (int i = 0; i < TENSORS; i++) {
+		const char *from = tarn_tensor_data(sources[i]);
+		int64_t last = -1;
+
+		for (int64_t j = 0; j < n; j++) {
+			int64_t page = v[j] * SIZE / PAGE;
+
+			if (page != last) {
+				memcpy(to + (i * each) + page * PAGE,
+					from + page * PAGE, PAGE);
+				count++;
+			}
+			last = page;
+			memcpy(to + (i * each) + v[j] * SIZE, &new_values[j],
+				SIZE);
+		}
+	}
+	start = wall_ns() - start;
+	if (fresh)
+		munmap(to, size);
+	else
+		kept = to;
+	*ret_pages = count;
+	return start;
+}
+
+static void show_sparse(const char *what, bool spread)
+{
+	double ns[3][ROUNDS];
+	int64_t touched;
+
+	choose(spread);
+	pages(false, &touched);
+	for (int i = 0; i < ROUNDS; i++) {
+		ns[0][i] = sparse();
+		ns[1][i] = pages(true, &touched);
+		ns[2][i] = pages(false, &touched);
+	}
+	printf("%d %% of the elements, %s: %.1f %% of the pages\n", PER_CENT,
+		what,
+		100.0 * (double)touched * PAGE / (double)(each * TENSORS));
+	for (int i = 0; i < 3; i++)
+		printf("%-34s %7.1f ms\n",
+			(const char *[]) {"  refit",
+				"  these pages to new memory",
+				"  these pages to memory that is there"}[i],
+			median(ns[i], ROUNDS) / 1e6);
+}
+
+static void prepare_wide(void)
+{
+	struct tarn_publish_item items[TENSORS] = {0};
+	tarn_tensor *wide[TENSORS];
+
+	for (int i = 0; i < TENSORS; i++) {
+		check(tarn_tensor_bitcast(sources[i], TARN_BF16, &wide[i]),
+			"view");
+		items[i].name = names[i];
+		items[i].tensor = wide[i];
+	}
+	check(tarn_set_publish(store, "wide", items, TENSORS, NULL, NULL),
+		"publish");
+	for (int i = 0; i < TENSORS; i++)
+		tarn_tensor_unref(wide[i]);
+}
+
+/* ---- what is printed --------------------------------------------------- */
+
 static void show(const char *what, double *ns)
 {
 	printf("%-34s %7.0f MB/s\n", what,
@@ -127,6 +254,11 @@ int main(int argc, char **argv)
 	show("memcpy to memory that is there", ns[2]);
 	show("digest", ns[3]);
 	show("refit, all put and equal", ns[4]);
+	prepare_wide();
+	show_sparse("anywhere", true);
+	show_sparse("in one run", false);
+	tarn_tensor_unref(positions);
+	tarn_tensor_unref(values);
 	for (int i = 0; i < TENSORS; i++)
 		tarn_tensor_unref(sources[i]);
 	tarn_store_unref(store);
