@@ -266,6 +266,8 @@ def parts_test(r):
     r.say("map", [same(seen, {"w": tensors(2)["w"][1:3],
                               "none": torch.zeros(0, 3),
                               "one": torch.tensor(7)}), "map/b" in r.store])
+    r.fail("differs within", path_of("mn"[r.rank == 1] + ".safetensors"),
+           name="within")
     r.fail("no such part", path, views={"x": "[0]"} if r.rank == 3 else None,
            name="wrong")
 
@@ -471,6 +473,9 @@ kit.equal(seen["of all"], [[True, 0]] * 4,
           "parts of a set that has all are there")
 kit.equal(seen["map"], [[True, False]] * 4,
           "a mapping leaves out what it says None of")
+failed(seen["differs within"], "ValueError",
+       ["different files", "m.safetensors", "n.safetensors"],
+       "another file on a second rank of a node is an error on all", 4)
 failed(seen["no such part"], "OSError",
        ["rank 3 on node b", "there is no tensor 'x'"],
        "a view of no tensor is an error on all", 4)

@@ -170,10 +170,10 @@ def _raise_first(records, names):
             raise OSError(errno.EIO, f"{VERB}: {name}: {record['error']}")
 
 
-def _same_file(nodes):
-    """nodes: the records of one rank of each."""
-    first = nodes[0]
-    for other in nodes[1:]:
+def _same_file(records):
+    """Of all ranks: those of one node may have been given different paths, too."""
+    first = records[0]
+    for other in records[1:]:
         if other["digest"] != first["digest"]:
             a, b = (f"node {n['node']} has {n['path']} with {n['size']} bytes, "
                     f"changed at {n['mtime']} ns, digest {n['digest']}"
@@ -407,9 +407,9 @@ def load(path, group, *, name=None, node=None, store=None, timeout=300,
     local, record = _within(deadline, f"the disk of {os.fsdecode(path)}",
                             lambda: _describe(store, path, name, node, views))
     everyone = list(range(dist.get_world_size(group)))
-    members = _Group(group, deadline,
-                     Ring(group, everyone, deadline).tell(record))
-    _same_file(members.nodes)
+    records = Ring(group, everyone, deadline).tell(record)
+    members = _Group(group, deadline, records)
+    _same_file(records)
     if not local.source.extents:
         return {}, 0  # there is no set without tensors
     needs, said, read = None, members.nodes, 0
