@@ -73,6 +73,7 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
 BENCHES = \
+	bench/async_save.sh \
 	bench/channel.sh \
 	bench/clients.sh \
 	bench/column.sh \
@@ -122,6 +123,7 @@ EXTRA_DIST += \
 	bench/daemon.sh \
 	bench/fio.sh \
 	bench/data_cache.py \
+	bench/async_save.py \
 	bench/data_peers.py \
 	bench/data_peers_corpus.py \
 	bench/data_tar.py \

@@ -6,6 +6,8 @@
 #include "python/module.h"
 
 #include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Shorter ones are over before a user could press a key. */
 #define INTERRUPTIBLE (64 << 20)
@@ -231,6 +233,33 @@ static PyObject *equal(
 	return r < 0 ? raise_view(r) : PyBool_FromLong(r);
 }
 
+/* Whole pages of private memory; it is a hint, and no kernel need take it. */
+static PyObject *spare(PyObject *module, PyObject *object)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const tarn_tensor *t;
+	uintptr_t begin, end;
+
+	(void)module;
+	if (!is_tensor(object)) {
+		PyErr_SetString(PyExc_TypeError, "_spare() takes a tensor");
+		return NULL;
+	}
+	t = tensor_of(object);
+	if (tarn_storage_kind(tarn_tensor_storage(t)) != TARN_STORAGE_OWNED ||
+		!tarn_layout_is_contiguous(tarn_tensor_layout(t)))
+		Py_RETURN_NONE;
+	begin = (uintptr_t)tarn_tensor_data(t);
+	end = (begin + (uintptr_t)tarn_layout_nbytes(tarn_tensor_layout(t))) &
+	      ~(page - 1);
+	begin = (begin + page - 1) & ~(page - 1);
+	Py_BEGIN_ALLOW_THREADS
+	if (begin < end)
+		madvise((void *)begin, end - begin, MADV_FREE);
+	Py_END_ALLOW_THREADS
+	Py_RETURN_NONE;
+}
+
 static PyObject *same_storage(
 	PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -247,6 +276,10 @@ PyMethodDef copy_functions[] = {
 	{"equal", EXPORT(equal), FAST,
 		"equal(a, b, /)\n--\n\n"
 		"Do dtype, shape and all values agree? NaN equals nothing."},
+	{"_spare", EXPORT(spare), METH_O,
+		"_spare(t, /)\n--\n\nThe kernel may have the pages of its "
+		"bytes, of which nothing is to be\nread until they are written "
+		"again: memory that tarn has allocated."},
 	{"same_storage", EXPORT(same_storage), FAST,
 		"same_storage(a, b, /)\n--\n\nAre both views of one storage?"},
 	{0},

@@ -5,15 +5,53 @@ import os
 import threading
 import warnings
 
-from . import _conversions
+from . import _conversions, _tarn
+
+
+class _Spare:
+    """Memory of copies that were written, for those of the next save: a copy to it
+    takes a fraction of the time of one to memory that the kernel has to find and
+    clear first. Meanwhile the kernel may have its pages (MADV_FREE), so it is no
+    loss to anybody."""
+
+    def __init__(self):
+        self.reset()
+        os.register_at_fork(after_in_child=self.reset)
+
+    def reset(self):
+        self._lock = threading.Lock()
+        self._places = {}  # flat tensors, by their size
+
+    def take_all(self):
+        """What the caller does not use is given back to the system."""
+        with self._lock:
+            places, self._places = self._places, {}
+        return places
+
+    def give(self, copies):
+        """copies: nobody uses them any more."""
+        flats = [t.reshape(-1).bitcast("U8") for t in copies if _is_whole(t)]
+        for t in flats:
+            _tarn._spare(t)
+        with self._lock:
+            for t in flats:
+                self._places.setdefault(t.nbytes, []).append(t)
+
+
+def _is_whole(t):
+    """Is it of bytes that can be those of another type?"""
+    return t.nbytes > 0 and t.itemsize >= 1
+
+
+_spare = _Spare()
 
 
 class _Write:
     """The thread and its result, which outlive the Saving that a caller may
     drop."""
 
-    def __init__(self, path, call):
-        self.path, self._call = path, call
+    def __init__(self, path, copies, call):
+        self.path, self._copies, self._call = path, copies, call
         self.error, self.seen = None, False
         self.pid = os.getpid()
         # No daemon: the interpreter ends when the file is written.
@@ -21,12 +59,13 @@ class _Write:
 
     def _run(self):
         try:
-            self._call()
+            self._call(self._copies)
         except BaseException as e:
             # Its frames would keep the copies as long as anybody has it.
             self.error = e.with_traceback(None)
         finally:
-            self._call = None  # the copies' memory
+            copies, self._copies, self._call = self._copies, None, None
+            _spare.give(copies.values())
 
     def __del__(self):
         if self.error is not None and not self.seen and \
@@ -87,9 +126,13 @@ class Saving:
         return f"<tarn.Saving {self.path!r}: {state}>"
 
 
-def _copy(source):
-    """What later writes to the source do not change."""
+def _copy(source, places):
+    """What later writes to the source do not change; in one of the places, by their
+    size, if there is one."""
     t = _conversions.to_tensor(source)
+    fit = places.get(t.nbytes)
+    if fit and _is_whole(t):
+        return fit.pop().bitcast(t.dtype).reshape(t.shape).copy_(t)
     return t.cpu() if t.storage_kind == "device" else t.copy()
 
 
@@ -97,8 +140,9 @@ def start(path, tensors, metadata, save):
     """Copies all, and begins to write: save(path, tensors, metadata)."""
     # The current folder may be another one when it is written.
     path = os.path.abspath(os.fspath(path))
-    copies = {name: _copy(t) for name, t in tensors.items()}
+    places = _spare.take_all()
+    copies = {name: _copy(t, places) for name, t in tensors.items()}
     metadata = None if metadata is None else dict(metadata)
-    write = _Write(path, lambda: save(path, copies, metadata))
+    write = _Write(path, copies, lambda copies: save(path, copies, metadata))
     write.thread.start()
     return Saving(write)

@@ -544,7 +544,9 @@ def save(path, tensors, metadata=None, *, checksums=False, align=0,
 
     background copies the tensors into memory of this process, and returns a
     Saving while a thread writes the copies, and calls progress: the tensors may
-    be written to at once. wait() of it raises what this call would have."""
+    be written to at once. wait() of it raises what this call would have. The next
+    such call has the memory of these copies, unless the kernel needs it for others
+    meanwhile."""
     if not isinstance(tensors, Mapping):
         tensors = {"tensor": tensors}
     limit = _shards.limit_of(path, shard_bytes)

@@ -11,6 +11,7 @@ import warnings
 
 import py_kit as kit
 import tarn
+from tarn import _saving
 
 tmp = os.environ["TMPDIR"]
 path = os.path.join(tmp, "a.safetensors")
@@ -63,8 +64,11 @@ kit.equal(tarn.open(path)["x"].tolist(), [1., 2., 3.],
 
 
 def held_bytes():
-    with open("/proc/self/statm", encoding="ascii") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    """Without what the kernel may take at any time."""
+    with open("/proc/self/smaps_rollup", encoding="ascii") as f:
+        found = dict(line.split(":") for line in f if ":" in line[:20])
+    rss, free = (int(found[k].split()[0]) << 10 for k in ("Rss", "LazyFree"))
+    return rss - free
 
 
 big = tarn.ones((64 << 20,), "U8")
@@ -84,6 +88,41 @@ with warnings.catch_warnings(record=True) as seen:
     gc.collect()
     kit.ok(any("a.safetensors" in str(w.message) for w in seen),
            "an error that is not asked for is a warning", seen)
+
+# ---- memory that is used again ----
+state = {"x": tarn.ones((1 << 20,), "F32"), "y": tarn.arange(6).reshape(2, 3),
+         "none": tarn.zeros((0, 3)), "flag": tarn.tensor(True)}
+tarn.save(path, state, background=True).wait()
+places = {n: t for ts in _saving._spare._places.values() for n, t in
+          ((t.nbytes, t) for t in ts)}
+kit.equal(sorted(places), [1, 48, 4 << 20], "what was written is kept")
+begun.clear()
+go.clear()
+other = os.path.join(tmp, "b.safetensors")
+first = tarn.save(path, state, progress=held, background=True)
+begun.wait()
+copies = first._write._copies
+kit.ok(all(tarn.same_storage(places[t.nbytes], t) for t in copies.values()
+           if t.nbytes), "the next save has that memory")
+kit.equal(_saving._spare._places, {}, "which nobody else has")
+state["x"][:] = 2
+second = tarn.save(other, state, background=True)
+second.wait()
+go.set()
+first.wait()
+kit.equal([tarn.open(p)["x"].tolist()[5] for p in (path, other)], [1, 2],
+          "one beside it has other memory")
+del copies, places
+tarn.save(other, {"x": tarn.arange(3), "z": x[::2]}, background=True).wait()
+kit.equal((tarn.open(other)["x"].tolist(), tarn.open(other)["z"].tolist(),
+           sorted(_saving._spare._places)), ([0, 1, 2], [0., 0.], [8, 24]),
+          "what is not used again is given back")
+child = os.fork()
+if child == 0:
+    tarn.save(other, {"x": tarn.arange(4)}, background=True).wait()
+    os._exit(tarn.open(other)["x"].tolist() != [0, 1, 2, 3])
+kit.equal(os.waitpid(child, 0)[1], 0, "the child of a fork has its own")
+os.remove(other)
 
 # ---- the end of a process, another folder, a fork ----
 code = ("import os, tarn; os.chdir(%r); "
