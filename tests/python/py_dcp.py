@@ -181,6 +181,16 @@ def saves(store):
               "a reader keeps the checkpoint that it opened")
 
 
+def saves_many(store):
+    """As a model has, each with memory of its own."""
+    state = {f"layer.{i}": torch.full((i % 7, 3), float(i)) for i in range(500)}
+    dcp.save(state, checkpoint_id="many", storage_writer=TarnWriter())
+    found = {n: torch.zeros_like(t) for n, t in state.items()}
+    dcp.load(found, checkpoint_id="many", storage_reader=TarnReader())
+    kit.ok(same(found, state), "500 tensors are saved and loaded")
+    store.publish({}, replace="many/")
+
+
 def saves_later():
     state = state_of(4)
     future = dcp.async_save(state, checkpoint_id="later",
@@ -327,6 +337,7 @@ def main():
     store = tarn.Store()
     parsed()
     saves(store)
+    saves_many(store)
     saves_later()
     fails(store)
     distrusts(store)

@@ -13,7 +13,6 @@ any sharding. All ranks must reach one store. A checkpoint is a set of published
 tensors: store["run/7/net.weight"] is one of them, in any process. It stays
 until its names are removed, or until the machine is restarted.
 """
-import contextlib
 import dataclasses
 import errno
 import io
@@ -35,6 +34,7 @@ __all__ = ["TarnReader", "TarnWriter"]
 
 METADATA = "@metadata"
 STAGED_TTL = 3600  # seconds that tensors of a save that never ends stay
+ALIGN = 64  # bytes, of a tensor in the memory of its rank; a cache line
 
 
 class _Storage:
@@ -113,30 +113,24 @@ class TarnWriter(_Storage, StorageWriter):
 
     def write_data(self, plan, planner):
         """Copies this rank's part into the store, under names of this save
-        alone."""
+        alone: as one piece of memory, since few can be published at once."""
         staged = f"{self._prefix()}@{uuid.uuid4().hex}/"
-        try:
-            return _done([self._write(staged, item, planner)
-                          for item in plan.items])
-        except BaseException:
-            # A daemon that is gone is no reason to hide the first error.
-            with contextlib.suppress(OSError):
-                _remove(self.store, staged)
-            raise
-
-    def _write(self, staged, item, planner):
-        data = planner.resolve_data(item)
-        if item.type == WriteItemType.BYTE_IO:
-            name = dcp_metadata.name_of(item.index.fqn)
-            tensor = _bytes_tensor(data.getvalue())
-        else:
-            about = item.tensor_data
-            name = dcp_metadata.name_of(item.index.fqn, about.chunk,
-                                        about.size)
-            tensor = _on_host(item.index.fqn, data)
-        self.store.publish(staged + name, tensor, ttl=STAGED_TTL)
-        return WriteResult(index=item.index, size_in_bytes=tensor.nbytes,
-                           storage_data=(staged, name))
+        found = [_resolved(item, planner) for item in plan.items]
+        places, size = [], 0
+        for _, data in found:
+            places.append(size)
+            size += -(-data.nbytes // ALIGN) * ALIGN
+        memory = self.store.create((max(size, 1),), "U8")
+        views = {}
+        for (name, data), at in zip(found, places):
+            source = _conversions.to_tensor(data.detach().cpu())
+            views[staged + name] = memory[at:at + source.nbytes] \
+                .bitcast(source.dtype).reshape(source.shape).copy_(source)
+        if views:
+            self.store.publish(views, ttl=STAGED_TTL)
+        return _done([WriteResult(index=item.index, size_in_bytes=data.nbytes,
+                                  storage_data=(staged, name))
+                      for item, (name, data) in zip(plan.items, found)])
 
     def finish(self, metadata, results):
         """Gives what all ranks have copied its names."""
@@ -157,20 +151,23 @@ class TarnWriter(_Storage, StorageWriter):
         store.publish(whole, replace=prefix)
 
 
-def _on_host(fqn, tensor):
+def _resolved(item, planner):
+    """The name of what a planner has for an item, and its tensor."""
+    data, fqn = planner.resolve_data(item), item.index.fqn
+    if item.type == WriteItemType.BYTE_IO:
+        return dcp_metadata.name_of(fqn), torch.frombuffer(
+            bytearray(data.getvalue()), dtype=torch.uint8)
+    about = item.tensor_data
+    return dcp_metadata.name_of(fqn, about.chunk, about.size), \
+        _checked(fqn, data)
+
+
+def _checked(fqn, tensor):
     if tensor.layout != torch.strided or tensor.device.type == "meta":
         raise ValueError(f"{fqn!r} is {tensor.layout} on {tensor.device}, and "
                          "the store has strided tensors with bytes; use "
                          ".to_dense(), or a device that has them")
-    return _conversions.to_tensor(tensor.detach().cpu())
-
-
-def _remove(store, prefix):
-    for name in list(store.snapshot(prefix)):
-        try:
-            store.remove(name)
-        except KeyError:
-            pass  # its time has ended
+    return tensor
 
 
 def _refuse_foreign(store, prefix):
