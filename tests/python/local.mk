@@ -26,6 +26,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_follow.py \
 	tests/python/py_gather.py \
 	tests/python/py_group.py \
+	tests/python/py_group_kills.py \
 	tests/python/py_install.py \
 	tests/python/py_load_progress.py \
 	tests/python/py_loader.py \

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""load_file(path, group=...) while ranks, or a node's whole daemon, are killed at
+random moments: every other rank ends in time, with the tensors or with an error; and
+each node has the whole set, with the file's bytes, or nothing of it.
+
+This program starts itself once more for each rank. TARN_TEST_SEED repeats a run, and
+TARN_TEST_ROUNDS is the number of loads."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import py_kit as kit
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError:
+    kit.skip_all("torch is not installed (python3-torch)")
+if not dist.is_available() or not dist.is_gloo_available():
+    kit.skip_all("this torch has no gloo")
+import tarn
+from tarn import _plan
+from tarn.torch import load_file, save_file
+
+tmp, run = os.environ["TMPDIR"], os.environ["XDG_RUNTIME_DIR"]
+path = os.path.join(tmp, "m.safetensors")
+NODES, PER = 3, 2
+ROUNDS = int(os.environ.get("TARN_TEST_ROUNDS", "8"))
+TIMEOUT, PATIENCE = 20, 120  # seconds: of a load, and of a test that hangs
+
+
+def tensors():
+    """9 MiB: a load takes some hundred chunks."""
+    return {f"{i}": torch.arange(100_000 + i * 50_000).float() + i
+            for i in range(10)}
+
+
+def is_whole(found):
+    wanted = tensors()
+    return sorted(found) == sorted(wanted) and all(
+        torch.equal(found[n], t) for n, t in wanted.items())
+
+
+def be_a_rank(rank, node, meeting):
+    torch.set_num_threads(1)
+    _plan.plan.__kwdefaults__["chunk"] = 1 << 16
+    dist.init_process_group("gloo", init_method=f"file://{meeting}",
+                            rank=int(rank), world_size=NODES * PER)
+    print("begins", flush=True)
+    try:
+        found = load_file(path, group=dist.group.WORLD, name="m", node=node,
+                          timeout=TIMEOUT)
+        print("right" if is_whole(found) else "WRONG", flush=True)
+    except Exception as e:
+        print(type(e).__name__, e, flush=True)
+    os._exit(0)  # a broken group is not waited for
+
+
+if len(sys.argv) > 1:
+    be_a_rank(*sys.argv[1:])
+
+# ---- the first process ----
+os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+seed = int(os.environ.get("TARN_TEST_SEED", "0")) or random.randrange(1, 1 << 30)
+print(f"# TARN_TEST_SEED={seed}")
+draw = random.Random(seed)
+save_file(tensors(), path)
+daemons = [None] * NODES
+
+
+def socket_of(node):
+    return os.path.join(run, f"{node}.sock")
+
+
+def start_daemons():
+    for node in range(NODES):
+        if daemons[node] is None:
+            daemons[node] = kit.start_daemon(socket_of(node))
+
+
+def start_rank(rank, meeting):
+    node = rank // PER
+    return subprocess.Popen(
+        [sys.executable, __file__, str(rank), f"node {node}", meeting],
+        stdout=subprocess.PIPE, text=True,
+        env=dict(os.environ, TARN_SOCKET=socket_of(node),
+                 GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"))
+
+
+def kill_daemon(node):
+    """The keeper and its server at once: nothing is restarted."""
+    daemon, daemons[node] = daemons[node], None
+    with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children",
+              encoding="ascii") as f:
+        children = [int(pid) for pid in f.read().split()]
+    daemon.kill()
+    for pid in children:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    daemon.wait()
+    os.unlink(socket_of(node))
+
+
+def end_of(rank, until):
+    """What it said last; None: it hangs."""
+    try:
+        said = rank.communicate(timeout=max(until - time.monotonic(), 0.1))[0]
+    except subprocess.TimeoutExpired:
+        rank.kill()
+        rank.communicate()
+        return None
+    return said.strip().splitlines()[-1] if said.strip() else ""
+
+
+def set_of(node):
+    """whole, nothing, or what is there of it."""
+    store = tarn.Store(socket_of(node))
+    names = store.names("m/")
+    if not names:
+        return "nothing"
+    found = {n[2:]: t for n, t in store.snapshot("m/").torch().items()
+             if n != "m/.fields"} if "m/.fields" in names else {}
+    return "whole" if is_whole(found) else names
+
+
+def round_of(number, longest):
+    """One load; whom it kills, and how all of it ended."""
+    start_daemons()
+    meeting = os.path.join(tmp, f"meeting{number}")
+    ranks = [start_rank(r, meeting) for r in range(NODES * PER)]
+    for rank in ranks:
+        rank.stdout.readline()  # it begins
+    begin = time.monotonic()
+    until = begin + PATIENCE
+    victim = draw.randrange(NODES * PER)
+    whole_node = number and draw.random() < 1 / 3
+    time.sleep(draw.random() * longest if number else 0)
+    if number and whole_node:
+        kill_daemon(victim // PER)
+    elif number:
+        ranks[victim].kill()
+    ends = [end_of(r, until) for r in ranks]
+    took = time.monotonic() - begin
+    if number and not whole_node:
+        ends[victim] = "killed"
+    sets = [set_of(n) if daemons[n] else "killed" for n in range(NODES)]
+    for node in range(NODES):
+        if daemons[node]:
+            store = tarn.Store(socket_of(node))
+            store.publish({}, replace="m/")
+            del store
+    if os.path.exists(meeting):
+        os.unlink(meeting)
+    return ends, sets, took
+
+
+ends, sets, longest = round_of(0, 0)
+kit.equal((ends, sets), (["right"] * 6, ["whole"] * 3),
+          "six ranks on three nodes load a file")
+wrong, kinds, late = [], {}, 0
+for i in range(1, ROUNDS):
+    ends, sets, took = round_of(i, longest)
+    late = max(late, took)
+    if None in ends or "" in ends or "WRONG" in ends or any(
+            s not in ("whole", "nothing", "killed") for s in sets):
+        wrong.append((i, ends, sets))
+    for end in ends:
+        kind = (end or "it hangs").split()[0]
+        kinds[kind] = kinds.get(kind, 0) + 1
+print("#", kinds, f"the longest took {late:.1f} s, one without deaths "
+      f"{longest:.1f} s")
+kit.equal(wrong, [], "all others end, and no set is half there")
+kit.ok(late < PATIENCE, "they end in time", late)
+for daemon in filter(None, daemons):
+    daemon.terminate()
+kit.equal([d.wait() for d in daemons if d], [0] * len([d for d in daemons if d]),
+          "the daemons end without error")
+os.unlink(path)
+sys.exit(kit.finish())
