@@ -40,7 +40,8 @@ static int add_source(struct plan *plan, uint32_t *ret)
 	if (plan->n_sources == PUBLISH_SOURCES_MAX)
 		return tarn_fail(E2BIG,
 			"more than %u storages, which is the most that can be "
-			"published at once",
+			"published at once; publish copies of these tensors, or "
+			"fewer in a call",
 			PUBLISH_SOURCES_MAX);
 	*ret = plan->n_sources++;
 	plan->sources[*ret] = (struct plan_source) {.fd = -1};
