@@ -370,6 +370,8 @@ lib_libcore_la_SOURCES = \
 	lib/channel/slot.c \
 	lib/set/digest.c \
 	lib/set/digest.h \
+	lib/set/digests.c \
+	lib/set/digests.h \
 	lib/set/fields.c \
 	lib/set/form.c \
 	lib/set/form.h \
@@ -377,6 +379,7 @@ lib_libcore_la_SOURCES = \
 	lib/set/place.h \
 	lib/set/refit.c \
 	lib/set/refit.h \
+	lib/set/refit_digests.c \
 	lib/set/refit_names.c \
 	lib/set/refit_put.c \
 	lib/set/refit_run.c \

@@ -124,7 +124,7 @@ static int publish(tarn_store *store, const char *prefix, PyObject *tensors,
 	return r;
 }
 
-/* prefix, tensors, fields, notes, exclusive */
+/* prefix, tensors, fields, notes, exclusive, digests */
 static PyObject *publish_set(
 	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -135,8 +135,9 @@ static PyObject *publish_set(
 	const char *prefix;
 	int r = -1;
 
-	if (n_args != 5 || !(prefix = text_argument(args[0])) ||
-		optional_flag(args[4], &options.exclusive) < 0)
+	if (n_args != 6 || !(prefix = text_argument(args[0])) ||
+		optional_flag(args[4], &options.exclusive) < 0 ||
+		optional_flag(args[5], &options.digests) < 0)
 		return NULL;
 	if (set_fields_argument(args[2], false, &fields) >= 0 &&
 		(args[3] == Py_None || take_notes(args[3], &notes, &list) >= 0))
@@ -158,6 +159,16 @@ static PyObject *publish_set(
 }
 
 /* ---- asking -------------------------------------------------------- */
+
+static PyObject *digest_text(const struct tarn_digest *digest)
+{
+	char text[33];
+
+	snprintf(text, sizeof(text), "%016llx%016llx",
+		(unsigned long long)digest->word[0],
+		(unsigned long long)digest->word[1]);
+	return PyUnicode_FromString(text);
+}
 
 static tarn_set_fields *open_fields(PyObject *self, PyObject *prefix)
 {
@@ -216,6 +227,55 @@ static PyObject *tensor_fields(PyObject *self, PyObject *none)
 		return raise_system(r);
 	dict = fields_dict(fields);
 	tarn_set_fields_free(fields);
+	return dict;
+}
+
+static PyObject *verify_set(PyObject *self, PyObject *prefix)
+{
+	const char *text = text_argument(prefix);
+	int r;
+
+	if (!text)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_set_verify(store_of(self), text, NULL);
+	Py_END_ALLOW_THREADS
+	if (r == -EBADMSG || r == -ENODATA) {
+		PyErr_SetString(PyExc_ValueError, tarn_error_message());
+		return NULL;
+	}
+	if (r < 0)
+		return raise_lookup(r);
+	Py_RETURN_NONE;
+}
+
+/* Of a tensor that a set's version has as its fields, and the names of tensors: a
+ * dict of those that have a digest. */
+static PyObject *tensor_digests(PyObject *self, PyObject *names)
+{
+	PyObject *list = PySequence_List(names),
+		 *dict = list ? PyDict_New() : NULL;
+	tarn_set_fields *fields = NULL;
+	struct tarn_digest seen;
+	int r = dict ? tarn_set_fields_of(tensor_of(self), &fields) : 0;
+
+	if (r < 0) {
+		raise_system(r);
+		Py_CLEAR(dict);
+	}
+	for (Py_ssize_t i = 0; dict && i < PyList_Size(list); i++) {
+		PyObject *name = PyList_GetItem(list, i), *text = NULL;
+		const char *bytes = text_argument(name);
+
+		if (bytes && tarn_set_digest(fields, bytes, &seen) < 0)
+			continue;
+		text = bytes ? digest_text(&seen) : NULL;
+		if (!text || PyDict_SetItem(dict, name, text) < 0)
+			Py_CLEAR(dict);
+		Py_XDECREF(text);
+	}
+	tarn_set_fields_free(fields);
+	Py_XDECREF(list);
 	return dict;
 }
 
@@ -287,6 +347,11 @@ PyMethodDef set_methods[] = {
 		"note($self, prefix, name, /)\n--\n\n"
 		"The bytes that publish_set was given for a tensor of the set; "
 		"name is\nwithout the prefix. NotFoundError: there are none."},
+	{"verify_set", verify_set, METH_O,
+		"verify_set($self, prefix, /)\n--\n\n"
+		"ValueError unless all tensors of the set have the bytes with "
+		"which they\nwere published, with digests=True; reads all of "
+		"them. NotFoundError: there\nis no such set."},
 	{"check_set", EXPORT(check_set), FAST,
 		"check_set($self, prefix, fields, /)\n--\n\n"
 		"ValueError unless the set has exactly these fields; its text "
@@ -303,7 +368,6 @@ static PyObject *digest(PyObject *self, PyObject *const *args,
 	struct tarn_copy_options options = {0};
 	struct tarn_digest seen = {{0, 0}};
 	PyObject *given[1];
-	char text[33];
 	int r;
 
 	if (n_args > 0) {
@@ -319,14 +383,12 @@ static PyObject *digest(PyObject *self, PyObject *const *args,
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_system(r);
-	snprintf(text, sizeof(text), "%016llx%016llx",
-		(unsigned long long)seen.word[0],
-		(unsigned long long)seen.word[1]);
-	return PyUnicode_FromString(text);
+	return digest_text(&seen);
 }
 
 PyMethodDef set_tensor_methods[] = {
 	{"_set_fields", tensor_fields, METH_NOARGS, "Version.fields."},
+	{"_set_digests", tensor_digests, METH_O, "Version.digests."},
 	{"digest", EXPORT(digest), FAST_KEYWORDS,
 		"digest($self, /, *, stream=None)\n--\n\n"
 		"128 bits of the bytes in C order, as 32 digits: the same for "

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/reserved.h"
+#include "lib/set/digests.h"
 #include "lib/set/form.h"
 #include "lib/tensor/tensor.h"
 
@@ -115,15 +116,24 @@ int tarn_set_publish(tarn_store *store, const char *prefix,
 	static const struct tarn_set_options none;
 	const struct tarn_set_options *o = options ? options : &none;
 	_cleanup_tensor_ tarn_tensor *fields = NULL;
+	_cleanup_free_ struct set_digest *digests = NULL;
+	struct tarn_set_fields form;
 	int r = RESERVED_CHECK("tarn_set_options", options);
 
 	if (r >= 0)
 		r = check_names(items, n);
 	if (r >= 0)
 		r = check_notes(items, n, o);
+	if (r >= 0 && o->digests)
+		r = set_digests_make(items, n, &digests);
+	form = (struct tarn_set_fields) {.n = o->n_fields,
+		.fields = (struct tarn_set_field *)o->fields,
+		.n_notes = o->n_notes,
+		.notes = (struct tarn_set_note *)o->notes,
+		.n_digests = digests ? n : 0,
+		.digests = digests};
 	if (r >= 0)
-		r = set_form_write(
-			o->fields, o->n_fields, o->notes, o->n_notes, &fields);
+		r = set_form_write(&form, &fields);
 	if (r < 0)
 		return tarn_fail_prefix(r, "the set '%.200s': ", prefix);
 	return publish_named(store, prefix, items, n, o, fields, ret_versions);

@@ -15,8 +15,8 @@
 #include "shm/table.h"
 
 #define MAGIC 0x46534e54u /* "TNSF" */
-#define VERSION 1u
-#define HEAD 16u
+#define VERSION 2u        /* 1 had no digests */
+#define HEAD 20u
 
 /* ---- texts --------------------------------------------------------------- */
 
@@ -164,6 +164,44 @@ static int sort_notes(
 	return 0;
 }
 
+static int by_digest(const void *a, const void *b)
+{
+	const struct set_digest *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int sort_digests(
+	const struct set_digest *digests, size_t n, struct set_digest **ret)
+{
+	_cleanup_free_ struct set_digest *sorted =
+		calloc(n + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return tarn_fail(ENOMEM, "out of memory for %zu digests", n);
+	if (n)
+		memcpy(sorted, digests, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), by_digest);
+	for (size_t i = 1; i < n; i++)
+		if (!strcmp(sorted[i - 1].name, sorted[i].name))
+			return tarn_fail(EINVAL,
+				"the name '%.200s' is given twice",
+				sorted[i].name);
+	*ret = STEAL(sorted);
+	return 0;
+}
+
+const struct set_digest *set_digest_find(
+	const struct tarn_set_fields *fields, const char *name)
+{
+	const struct set_digest wanted = {.name = name};
+
+	return fields->n_digests
+		       ? bsearch(&wanted, fields->digests, fields->n_digests,
+				 sizeof(wanted), by_digest)
+		       : NULL;
+}
+
 static unsigned char *put_number(unsigned char *p, size_t n)
 {
 	for (int i = 0; i < 4; i++)
@@ -178,70 +216,97 @@ static unsigned char *put_bytes(unsigned char *p, const void *bytes, size_t n)
 	return p + n;
 }
 
-/* The sizes are below their limits, so only the number of notes could make the
- * sum large: 64 bits hold it. */
-static uint64_t form_size(const struct tarn_set_field *fields, size_t n,
-	const struct tarn_set_note *notes, size_t n_notes)
+static unsigned char *put_digest(
+	unsigned char *p, const struct tarn_digest *digest)
+{
+	for (int i = 0; i < 2; i++) {
+		p = put_number(p, (uint32_t)digest->word[i]);
+		p = put_number(p, (uint32_t)(digest->word[i] >> 32));
+	}
+	return p;
+}
+
+/* The sizes are below their limits, so only the numbers of notes and digests
+ * could make the sum large: 64 bits hold it. */
+static uint64_t form_size(const struct tarn_set_fields *of)
 {
 	uint64_t size = HEAD;
 
-	for (size_t i = 0; i < n; i++)
-		size += 8 + strlen(fields[i].key) + 1 +
-			strlen(fields[i].value) + 1;
-	for (size_t i = 0; i < n_notes; i++)
-		size += 8 + strlen(notes[i].name) + 1 + notes[i].size;
+	for (size_t i = 0; i < of->n; i++)
+		size += 8 + strlen(of->fields[i].key) + 1 +
+			strlen(of->fields[i].value) + 1;
+	for (size_t i = 0; i < of->n_notes; i++)
+		size += 8 + strlen(of->notes[i].name) + 1 + of->notes[i].size;
+	for (size_t i = 0; i < of->n_digests; i++)
+		size += 4 + strlen(of->digests[i].name) + 1 + 16;
 	return size;
 }
 
-static void put_form(unsigned char *p, const struct tarn_set_field *fields,
-	size_t n, const struct tarn_set_note *notes, size_t n_notes)
+static void put_form(unsigned char *p, const struct tarn_set_fields *of)
 {
 	p = put_number(p, MAGIC);
 	p = put_number(p, VERSION);
-	p = put_number(p, n);
-	p = put_number(p, n_notes);
-	for (size_t i = 0; i < n; i++) {
-		size_t key = strlen(fields[i].key);
-		size_t value = strlen(fields[i].value);
+	p = put_number(p, of->n);
+	p = put_number(p, of->n_notes);
+	p = put_number(p, of->n_digests);
+	for (size_t i = 0; i < of->n; i++) {
+		size_t key = strlen(of->fields[i].key);
+		size_t value = strlen(of->fields[i].value);
 
 		p = put_number(p, key);
 		p = put_number(p, value);
-		p = put_bytes(p, fields[i].key, key + 1);
-		p = put_bytes(p, fields[i].value, value + 1);
+		p = put_bytes(p, of->fields[i].key, key + 1);
+		p = put_bytes(p, of->fields[i].value, value + 1);
 	}
-	for (size_t i = 0; i < n_notes; i++) {
-		size_t name = strlen(notes[i].name);
+	for (size_t i = 0; i < of->n_notes; i++) {
+		size_t name = strlen(of->notes[i].name);
 
 		p = put_number(p, name);
-		p = put_number(p, notes[i].size);
-		p = put_bytes(p, notes[i].name, name + 1);
-		p = put_bytes(p, notes[i].bytes, notes[i].size);
+		p = put_number(p, of->notes[i].size);
+		p = put_bytes(p, of->notes[i].name, name + 1);
+		p = put_bytes(p, of->notes[i].bytes, of->notes[i].size);
+	}
+	for (size_t i = 0; i < of->n_digests; i++) {
+		size_t name = strlen(of->digests[i].name);
+
+		p = put_number(p, name);
+		p = put_bytes(p, of->digests[i].name, name + 1);
+		p = put_digest(p, &of->digests[i].digest);
 	}
 }
 
-int set_form_write(const struct tarn_set_field *fields, size_t n,
-	const struct tarn_set_note *notes, size_t n_notes, tarn_tensor **ret)
+static int write_sorted(const struct tarn_set_fields *of, tarn_tensor **ret)
 {
-	_cleanup_free_ struct tarn_set_field *sorted = NULL;
-	_cleanup_free_ struct tarn_set_note *sorted_notes = NULL;
-	uint64_t size;
-	int64_t shape;
-	int r = set_fields_sort(fields, n, &sorted);
+	uint64_t size = form_size(of);
+	int64_t shape = (int64_t)size;
+	int r;
 
-	if (r >= 0)
-		r = sort_notes(notes, n_notes, &sorted_notes);
-	if (r < 0)
-		return r;
-	size = form_size(sorted, n, sorted_notes, n_notes);
 	if (size > TARN_SET_BYTES_MAX)
 		return tarn_fail(E2BIG,
-			"fields and notes have %llu bytes; %u are the most",
+			"fields, notes and digests have %llu bytes; %u are the "
+			"most",
 			(unsigned long long)size, TARN_SET_BYTES_MAX);
-	shape = (int64_t)size;
 	r = tarn_tensor_zeros(TARN_U8, 1, &shape, ret);
 	if (r >= 0)
-		put_form(tarn_tensor_data(*ret), sorted, n, sorted_notes,
-			n_notes);
+		put_form(tarn_tensor_data(*ret), of);
+	return r;
+}
+
+int set_form_write(const struct tarn_set_fields *of, tarn_tensor **ret)
+{
+	struct tarn_set_fields sorted = {
+		.n = of->n, .n_notes = of->n_notes, .n_digests = of->n_digests};
+	int r = set_fields_sort(of->fields, of->n, &sorted.fields);
+
+	if (r >= 0)
+		r = sort_notes(of->notes, of->n_notes, &sorted.notes);
+	if (r >= 0)
+		r = sort_digests(of->digests, of->n_digests, &sorted.digests);
+	if (r >= 0)
+		r = write_sorted(&sorted, ret);
+	free(sorted.fields);
+	free(sorted.notes);
+	free(sorted.digests);
 	return r;
 }
 
@@ -323,28 +388,53 @@ static int read_notes(struct reader *from, struct tarn_set_fields *to)
 	return 0;
 }
 
-/* Each record has 10 bytes at least, so numbers that the bytes do not bear out
- * allocate nothing. */
+static int read_digests(struct reader *from, struct tarn_set_fields *to)
+{
+	for (size_t i = 0; i < to->n_digests; i++) {
+		struct set_digest *d = &to->digests[i];
+		uint32_t name, half[4];
+
+		if (!take_number(from, &name) || !name ||
+			!take_text(from, name, &d->name))
+			return fail_form("the name of a digest is cut off");
+		for (int k = 0; k < 4; k++)
+			if (!take_number(from, &half[k]))
+				return fail_form("a digest is cut off");
+		for (int k = 0; k < 2; k++)
+			d->digest.word[k] =
+				half[2 * k] | (uint64_t)half[2 * k + 1] << 32;
+		if (i && strcmp(d[-1].name, d->name) >= 0)
+			return fail_form("the names of digests do not ascend");
+	}
+	return 0;
+}
+
+/* Each record has 10 bytes at least, a digest 22, so numbers that the bytes do not
+ * bear out allocate nothing. */
 static int read_head(struct reader *from, struct tarn_set_fields *to)
 {
-	uint32_t magic, version, n, n_notes;
+	uint32_t magic, version, n, n_notes, n_digests;
 
 	if (!take_number(from, &magic) || !take_number(from, &version) ||
-		!take_number(from, &n) || !take_number(from, &n_notes) ||
 		magic != MAGIC)
 		return fail_form("they begin otherwise");
 	if (version != VERSION)
 		return tarn_fail(EBADMSG,
 			"its fields are of version %u, this library reads %u",
 			version, VERSION);
+	if (!take_number(from, &n) || !take_number(from, &n_notes) ||
+		!take_number(from, &n_digests))
+		return fail_form("they begin otherwise");
 	if (n > TARN_SET_FIELDS_MAX || n > from->left / 10 ||
-		n_notes > from->left / 10)
+		n_notes > from->left / 10 || n_digests > from->left / 22)
 		return fail_form("there are fewer records than it says");
 	to->n = n;
 	to->n_notes = n_notes;
+	to->n_digests = n_digests;
 	to->fields = calloc((size_t)n + 1, sizeof(*to->fields));
 	to->notes = calloc((size_t)n_notes + 1, sizeof(*to->notes));
-	return to->fields && to->notes
+	to->digests = calloc((size_t)n_digests + 1, sizeof(*to->digests));
+	return to->fields && to->notes && to->digests
 		       ? 0
 		       : tarn_fail_constant(ENOMEM, "out of memory for fields");
 }
@@ -363,6 +453,8 @@ int set_form_read(
 		r = read_fields(&from, to);
 	if (r >= 0)
 		r = read_notes(&from, to);
+	if (r >= 0)
+		r = read_digests(&from, to);
 	if (r >= 0 && from.left)
 		r = fail_form("something follows them");
 	if (r < 0)
@@ -377,6 +469,7 @@ tarn_set_fields *tarn_set_fields_free(tarn_set_fields *fields)
 	if (fields) {
 		free(fields->fields);
 		free(fields->notes);
+		free(fields->digests);
 		free(fields->bytes);
 		free(fields);
 	}

@@ -56,35 +56,23 @@ static int merge_fields(const struct tarn_set_fields *old,
 	return 0;
 }
 
-/* The old version's fields, if it has some. */
-static int read_fields(
-	const struct tarn_refit *refit, struct tarn_set_fields **ret)
-{
-	size_t lead = strlen(refit->prefix);
-
-	for (size_t i = 0; i < refit->old->n; i++)
-		if (!strcmp(refit->old->items[i].name + lead, TARN_SET_FIELDS))
-			return tarn_set_fields_of(
-				refit->old->items[i].tensor, ret);
-	return 0;
-}
-
 static int make_fields(
 	struct tarn_refit *refit, const struct tarn_refit_options *o)
 {
 	_cleanup_fields_ struct tarn_set_fields *old = NULL;
 	_cleanup_free_ struct tarn_set_field *all = NULL;
-	size_t n = 0;
+	struct tarn_set_fields form = {.n = 0};
 	int r;
 
 	if (!o->n_fields)
 		return 0;
-	r = read_fields(refit, &old);
+	r = refit_old_fields(refit, &old);
+	if (r >= 0 && old)
+		form = *old;
 	if (r >= 0)
-		r = merge_fields(old, o, &all, &n);
-	return r < 0 ? r
-		     : set_form_write(all, n, old ? old->notes : NULL,
-			       old ? old->n_notes : 0, &refit->fields);
+		r = merge_fields(old, o, &all, &form.n);
+	form.fields = all;
+	return r < 0 ? r : set_form_write(&form, &refit->fields);
 }
 
 static void set_options(
@@ -227,11 +215,6 @@ static int check_whole(const struct tarn_refit *refit)
 	return 0;
 }
 
-static bool is_changed(const struct refit_name *name)
-{
-	return name->leader->taken && !name->leader->kept;
-}
-
 /* The changed names, and the fields behind them. */
 static int list_changed(struct tarn_refit *refit,
 	struct tarn_publish_item *items, char **fields, size_t *ret_n)
@@ -240,7 +223,7 @@ static int list_changed(struct tarn_refit *refit,
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < refit->n; i++) {
-		if (!is_changed(refit->names[i]))
+		if (!refit_is_changed(refit->names[i]))
 			continue;
 		items[n].name = refit->names[i]->name;
 		r = refit_fresh(refit->names[i], &items[n].tensor);
@@ -364,6 +347,8 @@ static int commit(struct tarn_refit *refit)
 		r = refit_launch(refit, true);
 	if (r >= 0)
 		r = refit_drain(refit);
+	if (r >= 0)
+		r = refit_renew_digests(refit);
 	if (r >= 0)
 		r = check_unchanged(refit);
 	return r < 0 ? r : publish(refit);

@@ -109,6 +109,20 @@ int refit_name_add(struct tarn_refit *refit, const char *name,
 /* Does a name stay old that shares some bytes with one that is new? -EINVAL. */
 int refit_check_shared(const struct tarn_refit *refit) _must_check_;
 
+/* ---- refit_digests.c ----------------------------------------------------- */
+
+static inline bool refit_is_changed(const struct refit_name *name)
+{
+	return name->leader->taken && !name->leader->kept;
+}
+
+/* The old version's fields; *ret stays as it is where it has none. */
+int refit_old_fields(const struct tarn_refit *refit,
+	struct tarn_set_fields **ret) _must_check_;
+/* When all is copied: a set that was published with digests has them in its next
+ * version, too, in refit->fields. */
+int refit_renew_digests(struct tarn_refit *refit) _must_check_;
+
 /* ---- refit_run.c --------------------------------------------------------- */
 
 /* 0, or the error with which a copy has ended. */

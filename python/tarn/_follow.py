@@ -57,6 +57,15 @@ class Version(_store.Snapshot):
         return {} if self._form is None else self._form._set_fields()
 
     @property
+    def digests(self):
+        """The digests with which its tensors were published, a new dict of names
+        to texts as Tensor.digest() returns; without those that have none. Two
+        versions have the same digest where the bytes are the same, also if they
+        were published again."""
+        names = list(self._tensors)
+        return {} if self._form is None else self._form._set_digests(names)
+
+    @property
     def released(self):
         """Was it released?"""
         return self._held is None

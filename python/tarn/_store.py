@@ -372,14 +372,17 @@ class Store(_tarn.StoreBase, _Tensors):
         return self._publish(tensors, replace, exclusive, ttl)
 
     def publish_set(self, prefix, tensors, *, fields=None, notes=None,
-                    exclusive=False):
+                    exclusive=False, digests=False):
         """Publishes a mapping of names to tensors or arrays as the set of that
         prefix, below PREFIX/, all of them in one moment; names of the set that
         are not among these are removed. fields is a mapping of text to text
         that says what the set is (model, dtype, shards); notes has bytes for
         some of the names. Both are read back by fields(), check_set() and
-        note()."""
-        self._publish_set(prefix, tensors, fields, notes, exclusive)
+        note(). digests publishes the digest of each tensor with it, as
+        Tensor.digest() has it, and lets refits do so: Version.digests tells
+        which tensors of two versions differ, and verify_set() whether bytes
+        have changed."""
+        self._publish_set(prefix, tensors, fields, notes, exclusive, digests)
 
     def refit(self, prefix, *, device=None, bucket=None, share_equal=False,
               fields=None, add=False):

@@ -104,7 +104,8 @@ class Store(StoreBase, _Tensors):
     def publish_set(self, prefix: str, tensors: Mapping[str, Any], *,
                     fields: Mapping[str, str] | None = None,
                     notes: Mapping[str, bytes] | None = None,
-                    exclusive: bool = False) -> None: ...
+                    exclusive: bool = False, digests: bool = False
+                    ) -> None: ...
     def refit(self, prefix: str, *, device: Any = None,
               bucket: int | None = None, share_equal: bool = False,
               fields: Mapping[str, str | None] | None = None,

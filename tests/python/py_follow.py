@@ -409,7 +409,39 @@ def ended():
     equal(other.wait(), 0, "the new daemon ends, too")
 
 
+# ---- which bytes a version has ----
+def digests():
+    follow = store.follow("summed")
+    store.publish_set("summed", {n: numbers(1) for n in "abc"}, digests=True,
+                      fields={"x": "y"}, notes={"a": b"of a"})
+    one = follow.next()
+    equal(one.digests, {n: numbers(1).digest() for n in "abc"},
+          "each tensor has the digest of its bytes")
+    with store.refit("summed") as r:
+        r.put("a", numbers(2))
+        r.put("b", numbers(1))
+    two = follow.next()
+    equal(({n for n in two if two.digests[n] != one.digests[n]}, two.changed),
+          ({"a"}, {"a", "b"}), "what has other bytes has another digest")
+    equal((two.digests["a"], two.fields, store.note("summed", "a")),
+          (numbers(2).digest(), {"x": "y"}, b"of a"),
+          "a refit makes the digest, and keeps fields and notes")
+    equal(store.verify_set("summed"), None, "the set is verified")
+    store.publish("summed/a", numbers(3))
+    raises(ValueError, "'a' has digest", "other bytes are found",
+           store.verify_set, "summed")
+    raises(tarn.NotFoundError, "'nothing'", "a set that is not there",
+           store.verify_set, "nothing")
+    store.publish_set("plain", {"a": numbers(1)})
+    equal(store.follow("plain").next().digests, {}, "a set may have none")
+    raises(ValueError, "published without a digest", "it cannot be verified",
+           store.verify_set, "plain")
+    for prefix in "summed/", "plain/":
+        store.publish({}, replace=prefix)
+
+
 skipping(versions())
+digests()
 prefixes()
 refused()
 generations()

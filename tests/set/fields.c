@@ -299,8 +299,7 @@ static bool survives(const unsigned char *bytes, size_t size)
 		free(own);
 		return r == -EBADMSG && tarn_error_message()[0];
 	}
-	must(set_form_write(fields->fields, fields->n, fields->notes,
-		fields->n_notes, &again));
+	must(set_form_write(fields, &again));
 	same = tarn_storage_size(tarn_tensor_storage(again)) == size &&
 	       !memcmp(tarn_tensor_data(again), bytes, size);
 	tarn_tensor_unref(again);
@@ -333,12 +332,20 @@ static void test_hostile(void)
 {
 	const struct tarn_set_note notes[] = {
 		{.name = "a", .bytes = "xyz", .size = 3}, {.name = "b"}};
+	struct set_digest digests[] = {
+		{.name = "a", .digest = {{1, 2}}}, {.name = "bc"}};
+	const struct tarn_set_fields form = {.n = 4,
+		.fields = (struct tarn_set_field *)policy,
+		.n_notes = 2,
+		.notes = (struct tarn_set_note *)notes,
+		.n_digests = 2,
+		.digests = digests};
 	unsigned char whole[512], bytes[512];
 	unsigned cases = test_cases(200000), bad = 0;
 	tarn_tensor *t = NULL;
 	size_t size;
 
-	must(set_form_write(policy, 4, notes, 2, &t));
+	must(set_form_write(&form, &t));
 	size = tarn_storage_size(tarn_tensor_storage(t));
 	memcpy(whole, tarn_tensor_data(t), size);
 	ok(survives(whole, size), "the form is read, and written alike");

@@ -1,6 +1,7 @@
 # Sets: their fields and notes, digests, and new versions of them.
 SET_TESTS = \
 	tests/set/digest \
+	tests/set/digests \
 	tests/set/fields \
 	tests/set/refit \
 	tests/set/refit_device \

@@ -42,7 +42,7 @@ extern "C" {
 /* Bytes of a note. Picked: ample for scales, a layout, a small JSON. What is
  * larger is a tensor. */
 #define TARN_SET_NOTE_MAX 65536
-/* Bytes of all fields and notes. Every reader copies and checks them. */
+/* Bytes of all fields, notes and digests. Every reader copies and checks them. */
 #define TARN_SET_BYTES_MAX (64u << 20)
 
 /* key is UTF-8 of 1 to TARN_SET_TEXT_MAX bytes, value of 0 to as many, both
@@ -67,6 +67,11 @@ struct tarn_set_options {
 	const struct tarn_set_note *notes; /* in any order, one for a name */
 	size_t n_notes;
 	bool exclusive; /* -EEXIST if one of the names is there already */
+	/* The digest of each tensor is published with it, so that readers tell
+	 * which tensors of two versions differ, and whether bytes have changed,
+	 * by tarn_set_digest and tarn_set_verify. Each tensor is read once for
+	 * it. A refit of such a set does the same for what it changes. */
+	bool digests;
 	int64_t ttl_ms; /* time to live of the names; 0: for good */
 	uint64_t reserved[8]; /* 0 */
 };
@@ -170,6 +175,22 @@ struct tarn_digest {
 TARN_PUBLIC int tarn_tensor_digest(const tarn_tensor *tensor,
 	const struct tarn_copy_options *options, struct tarn_digest *ret)
 	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* The digest with which a tensor of the set was published; name is without the
+ * prefix. -ENOENT: without one. */
+TARN_PUBLIC int tarn_set_digest(const tarn_set_fields *fields, const char *name,
+	struct tarn_digest *ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/*
+ * Have the tensors of a set the bytes with which they were published? 0; or
+ * -EBADMSG, and the sentence names one that has not, with both digests; -ENODATA:
+ * one was published without a digest; -ENOENT: there is no such set, or it has no
+ * fields. Reads all bytes, of one version. options and threads: those of
+ * tarn_tensor_digest.
+ */
+TARN_PUBLIC int tarn_set_verify(tarn_store *store, const char *prefix,
+	const struct tarn_copy_options *options)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /* ---- refit: the next version of a set ------------------------------------ */
 

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The digests of a set's next version: those of tensors that have not changed are
+ * the old ones.
+ */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/set/digests.h"
+#include "lib/set/refit.h"
+
+int refit_old_fields(
+	const struct tarn_refit *refit, struct tarn_set_fields **ret)
+{
+	size_t lead = strlen(refit->prefix);
+
+	for (size_t i = 0; i < refit->old->n; i++)
+		if (!strcmp(refit->old->items[i].name + lead, TARN_SET_FIELDS))
+			return tarn_set_fields_of(
+				refit->old->items[i].tensor, ret);
+	return 0;
+}
+
+/* The digest of a name of the new version; 1: it has none. */
+static int digest_of(const struct tarn_refit *refit,
+	const struct refit_name *name, const struct tarn_set_fields *old,
+	struct set_digest *ret)
+{
+	const struct tarn_copy_options options = {
+		.cuda_stream = refit->cuda_stream};
+	_cleanup_tensor_ tarn_tensor *fresh = NULL;
+	const struct set_digest *before;
+	int r;
+
+	ret->name = name->name + strlen(refit->prefix);
+	if (!refit_is_changed(name)) {
+		before = set_digest_find(old, ret->name);
+		if (before)
+			ret->digest = before->digest;
+		return !before;
+	}
+	r = refit_fresh(name, &fresh);
+	return r < 0 ? r : tarn_tensor_digest(fresh, &options, &ret->digest);
+}
+
+/* The fields of the new version, from those of the old one. */
+static int with_digests(const struct tarn_refit *refit,
+	const struct tarn_set_fields *old, tarn_tensor **ret)
+{
+	_cleanup_free_ struct set_digest *digests = NULL;
+	struct tarn_set_fields form = *old;
+	int r = set_digests_new(refit->n, &digests);
+
+	form.digests = digests;
+	form.n_digests = 0;
+	for (size_t i = 0; r >= 0 && i < refit->n; i++) {
+		r = digest_of(
+			refit, refit->names[i], old, &digests[form.n_digests]);
+		form.n_digests += r == 0;
+	}
+	return r < 0 ? r : set_form_write(&form, ret);
+}
+
+int refit_renew_digests(struct tarn_refit *refit)
+{
+	_cleanup_fields_ struct tarn_set_fields *old = NULL;
+	tarn_tensor *fields = NULL;
+	bool changed = refit->fields;
+	int r;
+
+	for (size_t i = 0; !changed && i < refit->n; i++)
+		changed = refit_is_changed(refit->names[i]);
+	if (!changed)
+		return 0;
+	r = refit->fields ? tarn_set_fields_of(refit->fields, &old)
+			  : refit_old_fields(refit, &old);
+	/* What cannot be read has no digests, and stays as it is. */
+	if (r < 0 || !old || !old->n_digests)
+		return r == -EBADMSG ? 0 : MIN(r, 0);
+	r = with_digests(refit, old, &fields);
+	if (r < 0)
+		return r;
+	tarn_tensor_unref(refit->fields);
+	refit->fields = fields;
+	return 0;
+}
