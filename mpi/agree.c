@@ -7,6 +7,7 @@
  */
 #include "mpi/agree.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,34 +20,23 @@ void said_failed(struct said *said, int r)
 	snprintf(said->text, sizeof(said->text), "%s", tarn_error_message());
 }
 
-static int no_memory(const char *verb)
-{
-	return tarn_error_set(ENOMEM, "%s: out of memory", verb);
-}
-
-/* Buffers that MPI may still use cannot be freed: after an error they are left
- * behind. That happens once, as the communicator is of no use then. */
-
 int told_by(int rank, const char *what, void *bytes, size_t size, MPI_Comm comm,
 	const struct mpi_deadline *deadline)
 {
-	void *buffer = malloc(size);
+	struct mpi_post here, *post = deadline ? deadline->post : &here;
 	MPI_Request request;
 	int r;
 
-	if (!buffer)
-		return no_memory(what);
-	memcpy(buffer, bytes, size);
-	r = mpi_check(
-		MPI_Ibcast(buffer, (int)size, MPI_BYTE, rank, comm, &request),
+	assert(size <= sizeof(post->bytes));
+	memcpy(post->bytes, bytes, size);
+	r = mpi_check(MPI_Ibcast(post->bytes, (int)size, MPI_BYTE, rank, comm,
+			      &request),
 		what);
 	if (r >= 0)
 		r = mpi_wait(&request, deadline, what);
-	if (r < 0)
-		return r;
-	memcpy(bytes, buffer, size);
-	free(buffer);
-	return 0;
+	if (r >= 0)
+		memcpy(bytes, post->bytes, size);
+	return r;
 }
 
 /* ---- errors ---------------------------------------------------------- */
@@ -71,31 +61,24 @@ static int tell(const char *verb, const struct said *mine, int rank,
 int said_by_all(const char *verb, const struct said *mine, MPI_Comm comm,
 	const struct mpi_deadline *deadline, int *ret_least)
 {
-	struct {
-		int value, rank;
-	} *two = malloc(2 * sizeof(*two));
-	int r, least, rank;
+	struct mpi_post here, *post = deadline ? deadline->post : &here;
 	MPI_Request request;
+	int r;
 
-	if (!two)
-		return no_memory(verb);
-	two[0].value = mine->error ? -1 : mine->good;
-	MPI_Comm_rank(comm, &two[0].rank);
+	post->mine.value = mine->error ? -1 : mine->good;
+	MPI_Comm_rank(comm, &post->mine.rank);
 	/* MINLOC: of equal values that of the lowest rank. */
-	r = mpi_check(MPI_Iallreduce(&two[0], &two[1], 1, MPI_2INT, MPI_MINLOC,
-			      comm, &request),
+	r = mpi_check(MPI_Iallreduce(&post->mine, &post->least, 1, MPI_2INT,
+			      MPI_MINLOC, comm, &request),
 		verb);
 	if (r >= 0)
 		r = mpi_wait(&request, deadline, "another rank");
 	if (r < 0)
 		return r;
-	least = two[1].value;
-	rank = two[1].rank;
-	free(two);
-	if (least < 0)
-		return tell(verb, mine, rank, comm, deadline);
+	if (post->least.value < 0)
+		return tell(verb, mine, post->least.rank, comm, deadline);
 	if (ret_least)
-		*ret_least = least;
+		*ret_least = post->least.value;
 	return 0;
 }
 

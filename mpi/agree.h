@@ -17,6 +17,17 @@ struct said {
 	char text[SAID_TEXT];
 };
 
+/*
+ * What MPI reads and writes while ranks agree. After a deadline it may still do so:
+ * then it is left behind, not freed. Without one it is on the stack.
+ */
+struct mpi_post {
+	struct {
+		int value, rank;
+	} mine, least;
+	char bytes[sizeof(struct said)]; /* as many as one rank may tell */
+};
+
 /* Notes an error of this rank, r < 0, with tarn_error_message(). The first one
  * stays. */
 void said_failed(struct said *said, int r);
@@ -29,8 +40,8 @@ void said_failed(struct said *said, int r);
 int said_by_all(const char *verb, const struct said *mine, MPI_Comm comm,
 	const struct mpi_deadline *deadline, int *ret_least) _must_check_;
 
-/* One rank, which others call what, tells all of comm size bytes: they get them in
- * bytes. deadline may be NULL. */
+/* One rank, which others call what, tells all of comm size bytes, not more than a
+ * post has: they get them in bytes. deadline may be NULL. */
 int told_by(int rank, const char *what, void *bytes, size_t size, MPI_Comm comm,
 	const struct mpi_deadline *deadline) _must_check_;
 

@@ -47,6 +47,12 @@ static int talk_of(const struct load *load, int r, int *ret_least)
 	return talk(load, &said, ret_least);
 }
 
+/* Is this rank the one that reads, sends and publishes for its node? */
+static bool is_first(const struct load *load)
+{
+	return load->nodes.first == load->rank;
+}
+
 /* ---- steps ----------------------------------------------------------- */
 
 /* A communicator for this load: others' messages do not meet its own, and errors
@@ -57,8 +63,14 @@ static int begin(struct load *load, MPI_Comm comm)
 	MPI_Request request;
 	int r;
 
-	if (!own)
+	load->post = malloc(sizeof(*load->post));
+	if (!own || !load->post) {
+		free(own);
+		free(load->post);
 		return tarn_error_set(ENOMEM, "%s: out of memory", VERB);
+	}
+	load->deadline.post = load->post;
+	load->deadline.lost = &load->lost;
 	r = mpi_check(MPI_Comm_idup(comm, own, &request), VERB);
 	if (r >= 0)
 		r = mpi_wait(&request, &load->deadline, "another rank");
@@ -79,8 +91,7 @@ static int is_there(struct load *load, bool *ret)
 
 	if (r < 0)
 		return r;
-	if (load->nodes.firsts != MPI_COMM_NULL &&
-		(load->options.fresh || load_has(load) < 0))
+	if (is_first(load) && (load->options.fresh || load_has(load) < 0))
 		said.good = ABSENT;
 	r = talk(load, &said, &least);
 	if (r >= 0)
@@ -93,15 +104,16 @@ struct sum {
 	char node[NODE_MAX];
 };
 
-/* Are the bytes those of the first node? A difference is noted. */
+/* Are the bytes those of the first node, which is that of rank 0? A difference is
+ * noted. */
 static int compare_sums(
 	struct load *load, const struct sum *mine, struct said *said)
 {
 	struct sum first = *mine;
-	int r = told_by(0, "node 0", &first, sizeof(first), load->nodes.firsts,
+	int r = told_by(0, "rank 0", &first, sizeof(first), load->comm,
 		&load->deadline);
 
-	if (r < 0 ||
+	if (r < 0 || !is_first(load) ||
 		!memcmp(&first.digest, &mine->digest, sizeof(first.digest)))
 		return r;
 	said_failed(said,
@@ -119,7 +131,7 @@ static int compare_sums(
 static int fill(struct load *load, tarn_tensor *memory, struct said *said,
 	struct sum *ret)
 {
-	int r = ring_fill(&load->source, memory, load->nodes.firsts,
+	int r = ring_fill(&load->source, memory, load->comm, &load->nodes,
 		&load->deadline, said, &load->read);
 
 	load->adrift = r < 0;
@@ -161,7 +173,7 @@ static int room(const struct load *load, tarn_tensor **ret)
 /* All nodes have all bytes, and the same ones. */
 static int move(struct load *load, tarn_tensor **ret_memory)
 {
-	bool first = load->nodes.firsts != MPI_COMM_NULL;
+	bool first = is_first(load);
 	struct said said = {0};
 	struct sum sum = {0};
 	int r = first ? room(load, ret_memory) : 0;
@@ -173,29 +185,57 @@ static int move(struct load *load, tarn_tensor **ret_memory)
 	 * that they have other bytes. */
 	if (r >= 0)
 		r = talk(load, &said, NULL);
-	if (r >= 0 && first)
+	if (r >= 0)
 		r = compare_sums(load, &sum, &said);
-	return r < 0 ? r : talk(load, &said, NULL);
+	if (r >= 0)
+		r = talk(load, &said, NULL);
+	/* Others that did not learn this in time have given up. */
+	if (r >= 0 && mpi_deadline_passed(&load->deadline))
+		r = tarn_error_set(ETIMEDOUT,
+			"%s: all nodes had all bytes only after %g s; give a "
+			"longer timeout",
+			VERB, load->deadline.seconds);
+	return r;
 }
 
 static int publish(struct load *load, tarn_tensor *memory)
 {
 	int r = 0;
 
-	if (load->nodes.firsts != MPI_COMM_NULL)
+	if (is_first(load))
 		r = load_publish(load, memory);
 	r = talk_of(load, r, NULL);
 	/* Each rank finds what the first one of its node has published. */
 	return r < 0 ? r : talk_of(load, load_has(load), NULL);
 }
 
+/* All ranks are here, and from now on have one deadline: the first that gives up
+ * ends the load of all, and none publishes then what others think has failed. */
+static int meet(struct load *load)
+{
+	struct said said = {0};
+	int r = load_describe(load), least;
+	double left;
+
+	if (r < 0)
+		said_failed(&said, r);
+	left = load->deadline.end - clock_seconds(CLOCK_MONOTONIC);
+	said.good = left > 0 ? (int)(left * 1000) : 0;
+	r = talk(load, &said, &least);
+	if (r >= 0)
+		load->deadline.end = MIN(load->deadline.end,
+			clock_seconds(CLOCK_MONOTONIC) + least / 1000.);
+	return r;
+}
+
 static int run(struct load *load, bool *ret_cached)
 {
 	tarn_tensor *memory = NULL;
-	int r = talk_of(load, load_describe(load), NULL);
+	int r = meet(load);
 
 	if (r >= 0)
-		r = nodes_find(&load->key, load->comm, &load->nodes);
+		r = nodes_find(&load->key, load->comm, &load->deadline,
+			load->nodes_post, &load->nodes);
 	if (r >= 0)
 		r = is_there(load, ret_cached);
 	if (r < 0 || *ret_cached)
@@ -210,15 +250,15 @@ static int run(struct load *load, bool *ret_cached)
 
 /* ---- the call -------------------------------------------------------- */
 
-static void end(struct load *load, bool opened, bool stuck)
+static void end(struct load *load, bool opened)
 {
 	if (opened)
 		tarn_store_unref(load->store);
 	source_close(&load->source);
-	if (stuck)
+	if (load->adrift || load->lost)
 		return;
-	if (load->nodes.firsts != MPI_COMM_NULL)
-		MPI_Comm_free(&load->nodes.firsts);
+	nodes_end(load->nodes_post);
+	free(load->post);
 	MPI_Comm_free(&load->comm);
 }
 
@@ -243,15 +283,14 @@ TARN_PUBLIC int tarn_mpi_load(tarn_store *store, const char *path,
 	struct load load = {.path = path,
 		.options = options ? *options : none,
 		.store = store,
-		.comm = MPI_COMM_NULL,
-		.nodes.firsts = MPI_COMM_NULL};
+		.comm = MPI_COMM_NULL};
 	double begun = clock_seconds(CLOCK_MONOTONIC);
 	int timeout = load.options.timeout_ms > 0 ? load.options.timeout_ms
 						  : TIMEOUT_MS;
 	bool cached = false;
 	int r;
 
-	load.deadline = mpi_deadline_in(timeout / 1000.);
+	load.deadline = mpi_deadline_in(VERB, timeout / 1000.);
 	if (load.options.node)
 		snprintf(load.node, sizeof(load.node), "%s", load.options.node);
 	else
@@ -265,6 +304,6 @@ TARN_PUBLIC int tarn_mpi_load(tarn_store *store, const char *path,
 			clock_seconds(CLOCK_MONOTONIC) - begun);
 		ret_info->cached = cached;
 	}
-	end(&load, !store, load.adrift || r == -ETIMEDOUT);
+	end(&load, !store);
 	return r;
 }

@@ -18,15 +18,18 @@ struct load {
 	tarn_store *store;
 	MPI_Comm comm; /* of our own */
 	int rank;
+	struct mpi_post *post;
+	struct nodes_post *nodes_post;
 	struct mpi_deadline deadline;
 	struct source source;
-	struct digest key; /* of this rank's node */
+	struct nodes_rank key;
 	struct nodes nodes;
 	char node[NODE_MAX];
 	char prefix[PATH_MAX];
 	char version[2 * 16 + 1]; /* of the file: the value of its field */
 	uint64_t read;
-	bool adrift; /* MPI may still write to memory, and read from files */
+	bool adrift; /* MPI and the kernel may still write to memory */
+	bool lost;   /* MPI may still use the communicator, and the posts */
 };
 
 /* What this rank has: its store, its file, what the set is called. */

@@ -95,7 +95,9 @@ int load_describe(struct load *load)
 	if (r >= 0 && load->options.prepare)
 		r = load->options.prepare(load->options.arg, load->store);
 	if (r >= 0)
-		r = nodes_key(load->store, &load->key);
+		r = nodes_key(load->store, &load->key.key);
+	if (r >= 0)
+		r = nodes_begin(load->comm, &load->nodes_post);
 	if (r < 0)
 		return r;
 	snprintf(load->version, sizeof(load->version),

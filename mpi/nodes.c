@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
  * A node is where the same memory is seen: by the boot of a machine, a daemon's
- * socket, a user and a pool. Of these a digest is compared, in two steps: ranks with
- * one number of 31 bits become a communicator, and what is in there by accident is
- * told apart there. So no rank needs a list of all.
+ * socket, a user and a pool. Rank 0 gets a digest of these from each rank, and tells
+ * each which node it is of, and who is beside it: no other rank needs a list of all.
+ * A communicator for each node would need MPI_Comm_split, which has no deadline.
  */
 #include "mpi/nodes.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,67 +55,153 @@ int nodes_key(tarn_store *store, struct digest *ret)
 	return 0;
 }
 
-/* Of the ranks in some, the first that has the key that this one has. */
-static int first_alike(const struct digest *key, MPI_Comm some, int *ret)
-{
-	struct digest *keys;
-	int n, i = 0, r;
+/* ---- what rank 0 finds ----------------------------------------------- */
 
-	MPI_Comm_size(some, &n);
-	keys = calloc((size_t)n, sizeof(*keys));
-	if (!keys)
-		return tarn_error_set(ENOMEM, "out of memory");
-	r = mpi_check(MPI_Allgather(key, sizeof(*key), MPI_BYTE, keys,
-			      sizeof(*key), MPI_BYTE, some),
-		WHAT);
-	while (r >= 0 && i < n - 1 && !digest_same(&keys[i], key))
-		i++;
-	free(keys);
-	*ret = i;
-	return r;
+struct place {
+	struct nodes_rank says;
+	int rank;
+};
+
+struct nodes_post {
+	struct nodes_rank mine;
+	struct nodes found;
+	int size; /* of the communicator; the rest is of rank 0 */
+	struct nodes_rank *all;
+	struct place *places;
+	struct nodes *answers;
+	int *firsts;
+};
+
+static int compare(const void *x, const void *y)
+{
+	const struct place *a = x, *b = y;
+	int by_key = memcmp(&a->says.key, &b->says.key, sizeof(a->says.key));
+
+	return by_key ? by_key : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* The ranks of this one's node. */
-static int split_node(
-	const struct digest *key, MPI_Comm comm, int rank, MPI_Comm *ret)
+/* Each rank's first one: that of the lowest number among those with its key. */
+static void find_firsts(struct nodes_post *post)
 {
-	MPI_Comm some;
-	int first = 0, r;
+	const struct place *first = post->places;
 
-	r = mpi_check(
-		MPI_Comm_split(comm, (int)(key->low & INT32_MAX), rank, &some),
-		WHAT);
-	if (r < 0)
-		return r;
-	r = first_alike(key, some, &first);
-	if (r >= 0)
-		r = mpi_check(MPI_Comm_split(some, first, rank, ret), WHAT);
-	MPI_Comm_free(&some);
-	return r;
+	for (int i = 0; i < post->size; i++)
+		post->places[i] =
+			(struct place) {.says = post->all[i], .rank = i};
+	qsort(post->places, (size_t)post->size, sizeof(*post->places), compare);
+	for (int i = 0; i < post->size; i++) {
+		const struct place *at = &post->places[i];
+
+		if (!digest_same(&at->says.key, &first->says.key))
+			first = at;
+		post->answers[at->rank] = (struct nodes) {.first = first->rank,
+			.other_name = !digest_same(
+				&at->says.name, &first->says.name)};
+	}
 }
 
-int nodes_find(const struct digest *key, MPI_Comm comm, struct nodes *ret)
+static void number(struct nodes_post *post)
 {
-	int two[2] = {0}, rank, at, r;
-	MPI_Comm mine, firsts;
+	int n = 0;
+
+	for (int i = 0; i < post->size; i++) {
+		struct nodes *answer = &post->answers[i];
+
+		if (answer->first == i) {
+			answer->me = n;
+			post->firsts[n++] = i;
+		}
+		answer->me = post->answers[answer->first].me;
+	}
+	for (int i = 0; i < post->size; i++) {
+		struct nodes *answer = &post->answers[i];
+
+		answer->n = n;
+		answer->before = post->firsts[(answer->me - 1 + n) % n];
+		answer->after = post->firsts[(answer->me + 1) % n];
+	}
+}
+
+/* ---- the call -------------------------------------------------------- */
+
+void nodes_end(struct nodes_post *post)
+{
+	if (!post)
+		return;
+	free(post->all);
+	free(post->places);
+	free(post->answers);
+	free(post->firsts);
+	free(post);
+}
+
+static bool add_lists(struct nodes_post *post)
+{
+	size_t n = (size_t)post->size;
+
+	post->all = calloc(n, sizeof(*post->all));
+	post->places = calloc(n, sizeof(*post->places));
+	post->answers = calloc(n, sizeof(*post->answers));
+	post->firsts = calloc(n, sizeof(*post->firsts));
+	return post->all && post->places && post->answers && post->firsts;
+}
+
+int nodes_begin(MPI_Comm comm, struct nodes_post **ret)
+{
+	struct nodes_post *post = calloc(1, sizeof(*post));
+	int rank;
 
 	MPI_Comm_rank(comm, &rank);
-	r = split_node(key, comm, rank, &mine);
-	if (r < 0)
-		return r;
-	MPI_Comm_rank(mine, &at);
-	r = mpi_check(
-		MPI_Comm_split(comm, at ? MPI_UNDEFINED : 0, rank, &firsts),
+	if (post)
+		MPI_Comm_size(comm, &post->size);
+	if (!post || (!rank && !add_lists(post))) {
+		nodes_end(post);
+		return tarn_error_set(ENOMEM, "out of memory");
+	}
+	*ret = post;
+	return 0;
+}
+
+static int gather(struct nodes_post *post, MPI_Comm comm,
+	const struct mpi_deadline *deadline)
+{
+	const int size = sizeof(post->mine);
+	MPI_Request request;
+	int r = mpi_check(MPI_Igather(&post->mine, size, MPI_BYTE, post->all,
+				  size, MPI_BYTE, 0, comm, &request),
 		WHAT);
-	if (r >= 0 && firsts != MPI_COMM_NULL) {
-		MPI_Comm_size(firsts, &two[0]);
-		MPI_Comm_rank(firsts, &two[1]);
+
+	return r < 0 ? r : mpi_wait(&request, deadline, "another rank");
+}
+
+static int scatter(struct nodes_post *post, MPI_Comm comm,
+	const struct mpi_deadline *deadline)
+{
+	const int size = sizeof(post->found);
+	MPI_Request request;
+	int r = mpi_check(
+		MPI_Iscatter(post->answers, size, MPI_BYTE, &post->found, size,
+			MPI_BYTE, 0, comm, &request),
+		WHAT);
+
+	return r < 0 ? r : mpi_wait(&request, deadline, "rank 0");
+}
+
+int nodes_find(const struct nodes_rank *mine, MPI_Comm comm,
+	const struct mpi_deadline *deadline, struct nodes_post *post,
+	struct nodes *ret)
+{
+	int r;
+
+	post->mine = *mine;
+	r = gather(post, comm, deadline);
+	if (r >= 0 && post->all) {
+		find_firsts(post);
+		number(post);
 	}
 	if (r >= 0)
-		r = mpi_check(MPI_Bcast(two, 2, MPI_INT, 0, mine), WHAT);
-	MPI_Comm_free(&mine);
+		r = scatter(post, comm, deadline);
 	if (r >= 0)
-		*ret = (struct nodes) {
-			.firsts = firsts, .n = two[0], .me = two[1]};
+		*ret = post->found;
 	return r;
 }

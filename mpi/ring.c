@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
 #include "base/page.h"
 #include "mpi/reader.h"
 
@@ -20,13 +19,14 @@
 
 struct ring {
 	MPI_Comm comm;
-	int me, n;
-	char *bytes;   /* of memory */
-	uint64_t size; /* of it */
+	int me, n;         /* nodes */
+	int before, after; /* ranks */
+	char *bytes;       /* of memory */
+	uint64_t size;     /* of it */
 	struct reader reader;
 	struct mpi_deadline deadline;
 	MPI_Request *coming, *going; /* of one round, by the node they are of */
-	char before[32], after[32];
+	char who_before[32], who_after[32];
 };
 
 /* Parts are of one size, but end where pages of the file do. */
@@ -78,9 +78,9 @@ static int receive(struct ring *ring, int node, int round)
 	ring->coming[node] = MPI_REQUEST_NULL;
 	if (!c.size)
 		return 0;
-	return mpi_check(MPI_Irecv(c.at, c.size, MPI_BYTE, node_at(ring, 1),
+	return mpi_check(MPI_Irecv(c.at, c.size, MPI_BYTE, ring->before,
 				 node % TAGS, ring->comm, &ring->coming[node]),
-		ring->before);
+		ring->who_before);
 }
 
 static int send_on(struct ring *ring, int node, int round)
@@ -90,10 +90,9 @@ static int send_on(struct ring *ring, int node, int round)
 	ring->going[node] = MPI_REQUEST_NULL;
 	if (!c.size)
 		return 0;
-	return mpi_check(
-		MPI_Isend(c.at, c.size, MPI_BYTE, (ring->me + 1) % ring->n,
-			node % TAGS, ring->comm, &ring->going[node]),
-		ring->after);
+	return mpi_check(MPI_Isend(c.at, c.size, MPI_BYTE, ring->after,
+				 node % TAGS, ring->comm, &ring->going[node]),
+		ring->who_after);
 }
 
 /* Until this node's own chunk is there. MPI sends and receives only while it is
@@ -108,9 +107,10 @@ static int await_disk(struct ring *ring, int round)
 		reader_work(&ring->reader, DISK_MS);
 		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, ring->comm, &flag,
 			MPI_STATUS_IGNORE);
-		if (clock_seconds(CLOCK_MONOTONIC) > ring->deadline.end)
+		if (mpi_deadline_passed(&ring->deadline))
 			return tarn_error_set(ETIMEDOUT,
-				"the disk of %s did not answer within %g s",
+				"%s: the disk of %s did not answer within %g s",
+				ring->deadline.verb,
 				tarn_file_path(ring->reader.source->file),
 				ring->deadline.seconds);
 	}
@@ -130,14 +130,14 @@ static int one_round(struct ring *ring, int round)
 
 		if (t)
 			r = mpi_wait(&ring->coming[node], &ring->deadline,
-				ring->before);
+				ring->who_before);
 		/* The last one was begun by the node that would get it. */
 		if (r >= 0 && t < ring->n - 1)
 			r = send_on(ring, node, round);
 	}
 	for (int t = 0; r >= 0 && t < ring->n - 1; t++)
 		r = mpi_wait(&ring->going[node_at(ring, t)], &ring->deadline,
-			ring->after);
+			ring->who_after);
 	return r;
 }
 
@@ -147,18 +147,20 @@ static void read_on(void *arg)
 }
 
 static int ring_begin(struct ring *ring, tarn_tensor *memory, MPI_Comm comm,
-	const struct mpi_deadline *deadline)
+	const struct nodes *nodes, const struct mpi_deadline *deadline)
 {
 	*ring = (struct ring) {.comm = comm,
+		.me = nodes->me,
+		.n = nodes->n,
+		.before = nodes->before,
+		.after = nodes->after,
 		.bytes = tarn_tensor_data(memory),
 		.size = (uint64_t)tarn_tensor_layout(memory)->shape[0],
 		.deadline = *deadline};
-	MPI_Comm_rank(comm, &ring->me);
-	MPI_Comm_size(comm, &ring->n);
-	snprintf(ring->before, sizeof(ring->before), "node %d",
-		node_at(ring, 1));
-	snprintf(ring->after, sizeof(ring->after), "node %d",
-		(ring->me + 1) % ring->n);
+	snprintf(ring->who_before, sizeof(ring->who_before), "rank %d",
+		ring->before);
+	snprintf(ring->who_after, sizeof(ring->who_after), "rank %d",
+		ring->after);
 	ring->coming = calloc((size_t)ring->n, sizeof(*ring->coming));
 	ring->going = calloc((size_t)ring->n, sizeof(*ring->going));
 	if (ring->coming && ring->going)
@@ -169,11 +171,11 @@ static int ring_begin(struct ring *ring, tarn_tensor *memory, MPI_Comm comm,
 }
 
 int ring_fill(const struct source *source, tarn_tensor *memory, MPI_Comm comm,
-	const struct mpi_deadline *deadline, struct said *said,
-	uint64_t *ret_read)
+	const struct nodes *nodes, const struct mpi_deadline *deadline,
+	struct said *said, uint64_t *ret_read)
 {
 	struct ring ring;
-	int r = ring_begin(&ring, memory, comm, deadline), rounds;
+	int r = ring_begin(&ring, memory, comm, nodes, deadline), rounds;
 
 	if (r < 0)
 		return r;

@@ -19,29 +19,33 @@
 #define NAP_LEAST 20000  /* ns; picked: above it a network's delay is small */
 #define NAP_MOST 1000000 /* ns; picked: nobody notices that */
 
-struct mpi_deadline mpi_deadline_in(double seconds)
+struct mpi_deadline mpi_deadline_in(const char *verb, double seconds)
 {
 	return (struct mpi_deadline) {
 		.end = clock_seconds(CLOCK_MONOTONIC) + seconds,
-		.seconds = seconds};
+		.seconds = seconds,
+		.verb = verb};
 }
 
 static int late(const struct mpi_deadline *deadline, const char *what)
 {
 	return tarn_error_set(ETIMEDOUT,
-		"%s did not answer within %g s; see whether it still runs and "
-		"can read the file, or give a longer timeout",
-		what, deadline->seconds);
+		"%s: %s did not answer within %g s; see whether it still runs "
+		"and can read the file, or give a longer timeout",
+		deadline->verb, what, deadline->seconds);
 }
 
-int mpi_wait(MPI_Request *request, const struct mpi_deadline *deadline,
+bool mpi_deadline_passed(const struct mpi_deadline *deadline)
+{
+	return clock_seconds(CLOCK_MONOTONIC) > deadline->end;
+}
+
+static int wait_until(MPI_Request *request, const struct mpi_deadline *deadline,
 	const char *what)
 {
 	long nap = NAP_LEAST;
 	int done, r;
 
-	if (!deadline)
-		return mpi_check(MPI_Wait(request, MPI_STATUS_IGNORE), what);
 	for (uint64_t turn = 0;; turn++) {
 		r = mpi_check(
 			MPI_Test(request, &done, MPI_STATUS_IGNORE), what);
@@ -51,9 +55,22 @@ int mpi_wait(MPI_Request *request, const struct mpi_deadline *deadline,
 			deadline->meanwhile(deadline->arg);
 		if (turn < SPINS)
 			continue;
-		if (clock_seconds(CLOCK_MONOTONIC) > deadline->end)
+		if (mpi_deadline_passed(deadline))
 			return late(deadline, what);
 		nanosleep(&(struct timespec) {.tv_nsec = nap}, NULL);
 		nap = MIN(nap * 2, NAP_MOST);
 	}
+}
+
+int mpi_wait(MPI_Request *request, const struct mpi_deadline *deadline,
+	const char *what)
+{
+	int r;
+
+	if (!deadline)
+		return mpi_check(MPI_Wait(request, MPI_STATUS_IGNORE), what);
+	r = wait_until(request, deadline, what);
+	if (r < 0 && deadline->lost)
+		*deadline->lost = true;
+	return r;
 }

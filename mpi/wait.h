@@ -2,6 +2,7 @@
 /* Waiting for other ranks, for a time. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "mpi/type.h"
@@ -9,13 +10,18 @@
 /* NULL in its place: without end, as MPI waits. */
 struct mpi_deadline {
 	double end;     /* by the clock that is never set */
-	double seconds; /* that it was given, for errors */
+	double seconds; /* that it was given, and the call, for errors */
+	const char *verb;
 	/* Called now and then while nothing else is to be done; may be NULL. */
 	void (*meanwhile)(void *arg);
 	void *arg;
+	struct mpi_post *post; /* for those who agree until then (agree.h) */
+	bool *lost;            /* set when something stays under way; may be
+				* NULL */
 };
 
-struct mpi_deadline mpi_deadline_in(double seconds);
+struct mpi_deadline mpi_deadline_in(const char *verb, double seconds);
+bool mpi_deadline_passed(const struct mpi_deadline *deadline);
 
 /*
  * Waits for a request: 0, -EIO, or -ETIMEDOUT, after which the request is still

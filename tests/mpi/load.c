@@ -2,9 +2,10 @@
 /*
  * load WORD FILE [NAME]: loads a file with all ranks, and prints a line for each
  * rank, in their order: how its set differs from the file, or the error. WORD: load,
- * fresh; of the last rank: late: it comes only when the others have given up; dies: it
- * never does; shrinks: its file does, when it is about to be read; flips: a bit of its
- * memory does, when all is there; stops: its daemon does then.
+ * fresh; of the last rank: late: it comes only when the others have given up; sleepsN:
+ * it goes on only then after the Nth agreement of all ranks; dies: it never comes;
+ * shrinks: its file does, when it is about to be read; flips: a bit of its memory does,
+ * when all is there; stops: its daemon does then.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,6 +26,9 @@
 
 static const char *word, *path;
 static bool last;
+static int sleeps; /* after that agreement; 0: never */
+
+static void await_others(void);
 
 /* ---- what goes wrong under way: calls of libtarn-mpi come by here ------ */
 
@@ -57,6 +61,19 @@ int tarn_tensor_digest(const tarn_tensor *tensor,
 	if (last && !strcmp(word, "stops") && system("$TARN stop >/dev/null"))
 		abort();
 	return digest(tensor, options, ret);
+}
+
+int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type,
+	MPI_Op op, MPI_Comm comm, MPI_Request *request)
+{
+	int r = PMPI_Iallreduce(from, to, count, type, op, comm, request);
+	static int agreements;
+
+	if (last && ++agreements == sleeps) {
+		PMPI_Wait(request, MPI_STATUS_IGNORE);
+		await_others();
+	}
+	return r;
 }
 
 /* ---- what is loaded ----------------------------------------------------- */
@@ -102,8 +119,18 @@ static void await(int of)
 	char name[LINE];
 
 	mark(of, name);
-	for (int i = 0; i < 6000 && access(name, F_OK) < 0; i++)
+	/* What comes late comes now: to memory that is still there. */
+	for (int i = 0, flag; i < 6000 && access(name, F_OK) < 0; i++) {
 		usleep(10000);
+		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag,
+			MPI_STATUS_IGNORE);
+	}
+}
+
+static void await_others(void)
+{
+	for (int i = 0; i < ranks - 1; i++)
+		await(i);
 }
 
 static void tell(const char *line)
@@ -121,12 +148,12 @@ static void tell(const char *line)
 
 /* ---- the load ----------------------------------------------------------- */
 
-static void load(const char *name, char line[LINE])
+static void load(const char *name, bool late, char line[LINE])
 {
 	struct tarn_mpi_load_options options = {.name = name,
 		.node = getenv("NODE"),
 		.fresh = !strcmp(word, "fresh"),
-		.timeout_ms = strcmp(word, "late") ? 60000 : 1000};
+		.timeout_ms = late ? 1000 : 60000};
 	struct tarn_mpi_load_info info;
 	tarn_store *store = NULL;
 	int r = tarn_mpi_load(NULL, path, &options, MPI_COMM_WORLD, &info);
@@ -154,12 +181,14 @@ int main(int argc, char **argv)
 	word = argv[1];
 	path = argv[2];
 	last = rank == ranks - 1;
-	late = !strcmp(word, "late");
+	if (sscanf(word, "sleeps%d", &sleeps) != 1)
+		sleeps = 0;
+	late = sleeps || !strcmp(word, "late");
 	if (last && !strcmp(word, "dies"))
 		raise(SIGKILL);
-	for (int i = 0; last && late && i < ranks - 1; i++)
-		await(i);
-	load(argc > 3 ? argv[3] : NULL, line);
+	if (last && late && !sleeps)
+		await_others();
+	load(argc > 3 ? argv[3] : NULL, late, line);
 	if (late) {
 		/* No communicator is as it was, and this ends all ranks. */
 		tell(line);

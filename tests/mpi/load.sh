@@ -131,6 +131,13 @@ load 3 1 late "$PWD/m.st" other
 is "2" "$(grep -c '^rank [01]: ETIMEDOUT: .* did not answer within 1 s' \
 	<<<"$out")" "a rank that does not come: the others give up in time"
 rm "$TMPDIR"/late.[012]
+for i in 1 2 3 4; do
+	load 3 1 "sleeps$i" "$PWD/m.st" other
+	is "3" "$(grep -c '^rank [012]: ETIMEDOUT: tarn_mpi_load: ' <<<"$out")" \
+		"a rank that falls asleep after agreement $i: the others give up"
+	rm -f "$TMPDIR"/late.[012]
+done
+is "" "$(names other)" "no node has the set of those that gave up"
 begun=$SECONDS
 load 3 1 dies "$PWD/m.st" other
 is "1 1" "$((status != 0)) $((SECONDS - begun < 60))" \

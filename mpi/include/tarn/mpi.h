@@ -104,7 +104,9 @@ TARN_PUBLIC int tarn_mpi_allgather(const tarn_tensor *part, tarn_tensor *whole,
  * node give the set other names; -ENOTSUP: a tensor is not in C order without gaps;
  * -EIO: the bytes on two nodes differ, or an error of MPI; -ETIMEDOUT: see the
  * options; after it memory and a communicator of this call are left behind, which
- * MPI may still use, and another call with comm has no prospect. Otherwise errors
+ * MPI may still use, and another call with comm has no prospect. No node publishes
+ * what another one has given up; but if a rank ends or stops just when all of them
+ * publish, some nodes have the set, and some have not. Otherwise errors
  * are those of tarn_file_open, tarn_store_open, tarn_store_create, tarn_copy and
  * tarn_set_publish. The deadline cannot end a file system that blocks this process
  * while the file is opened: then the other ranks return, and this one does not.

@@ -16,7 +16,8 @@
  *
  * Each node has the whole set or none of it: the sets are published when all nodes
  * have all bytes, and have compared a digest of them. If a node fails at publishing
- * itself, for lack of memory, others may have published already.
+ * itself, for lack of memory or because it ends just then, others may have published
+ * already.
  */
 #pragma once
 
@@ -33,7 +34,8 @@ struct tarn_mpi_load_options {
 	/* What errors call this rank's node; NULL: the machine's name. */
 	const char *node;
 	/* From the call on; 0: 300,000. Ranks that have not come by then, or a
-	 * disk that has not read, are -ETIMEDOUT. */
+	 * disk that has not read, are -ETIMEDOUT. Once all are there the one whose
+	 * time ends first ends the load of all. */
 	int timeout_ms;
 	bool fresh; /* read the file even if the set is there already */
 	/* Where store is NULL: for tarn_store_open. */
