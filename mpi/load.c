@@ -91,7 +91,13 @@ static int is_there(struct load *load, bool *ret)
 
 	if (r < 0)
 		return r;
-	if (is_first(load) && (load->options.fresh || load_has(load) < 0))
+	if (load->nodes.other_name)
+		said_failed(&said,
+			tarn_error_set(EINVAL,
+				"it is to call the set %.300s, rank %d of the "
+				"same node otherwise; give both one name",
+				load->prefix, load->nodes.first));
+	if (load->options.fresh || (is_first(load) && load_has(load) < 0))
 		said.good = ABSENT;
 	r = talk(load, &said, &least);
 	if (r >= 0)
@@ -234,7 +240,7 @@ static int run(struct load *load, bool *ret_cached)
 	int r = meet(load);
 
 	if (r >= 0)
-		r = nodes_find(&load->key, load->comm, &load->deadline,
+		r = nodes_find(&load->says, load->comm, &load->deadline,
 			load->nodes_post, &load->nodes);
 	if (r >= 0)
 		r = is_there(load, ret_cached);

@@ -22,7 +22,7 @@ struct load {
 	struct nodes_post *nodes_post;
 	struct mpi_deadline deadline;
 	struct source source;
-	struct nodes_rank key;
+	struct nodes_rank says;
 	struct nodes nodes;
 	char node[NODE_MAX];
 	char prefix[PATH_MAX];

@@ -95,7 +95,7 @@ int load_describe(struct load *load)
 	if (r >= 0 && load->options.prepare)
 		r = load->options.prepare(load->options.arg, load->store);
 	if (r >= 0)
-		r = nodes_key(load->store, &load->key.key);
+		r = nodes_key(load->store, load->prefix, &load->says);
 	if (r >= 0)
 		r = nodes_begin(load->comm, &load->nodes_post);
 	if (r < 0)

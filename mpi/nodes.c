@@ -30,16 +30,13 @@ static void add_boot(struct digest_state *state)
 		fclose(f);
 }
 
-int nodes_key(tarn_store *store, struct digest *ret)
+static void add_place(struct digest_state *state, tarn_store *store)
 {
 	const char *socket = tarn_store_socket(store),
 		   *pool = tarn_store_pool(store);
-	struct digest_state *state = digest_new();
 	uid_t uid = getuid();
 	struct stat st;
 
-	if (!state)
-		return tarn_error_set(ENOMEM, "out of memory");
 	add_boot(state);
 	/* By its inode: the same path in two containers is two daemons. */
 	if (!stat(socket, &st)) {
@@ -50,9 +47,22 @@ int nodes_key(tarn_store *store, struct digest *ret)
 	}
 	digest_add(state, &uid, sizeof(uid));
 	digest_add(state, pool, strlen(pool));
-	*ret = digest_end(state);
-	digest_free(state);
-	return 0;
+}
+
+int nodes_key(tarn_store *store, const char *name, struct nodes_rank *ret)
+{
+	struct digest_state *place = digest_new(), *called = digest_new();
+	bool good = place && called;
+
+	if (good) {
+		add_place(place, store);
+		ret->key = digest_end(place);
+		digest_add(called, name, strlen(name));
+		ret->name = digest_end(called);
+	}
+	digest_free(place);
+	digest_free(called);
+	return good ? 0 : tarn_error_set(ENOMEM, "out of memory");
 }
 
 /* ---- what rank 0 finds ----------------------------------------------- */

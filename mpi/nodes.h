@@ -29,7 +29,8 @@ struct nodes_post;
 
 /* What tells one node from another: ranks of one machine whose stores are the same
  * have the same key. */
-int nodes_key(tarn_store *store, struct digest *ret) _must_check_;
+int nodes_key(tarn_store *store, const char *name,
+	struct nodes_rank *ret) _must_check_;
 
 int nodes_begin(MPI_Comm comm, struct nodes_post **ret) _must_check_;
 /* Takes NULL. */

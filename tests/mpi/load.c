@@ -2,7 +2,8 @@
 /*
  * load WORD FILE [NAME]: loads a file with all ranks, and prints a line for each
  * rank, in their order: how its set differs from the file, or the error. WORD: load,
- * fresh; of the last rank: late: it comes only when the others have given up; sleepsN:
+ * fresh; of the last rank: insists: it alone wants a fresh one; renames: it has another
+ * name; changes: its file does, when it is about to be read; late: it comes only when the others have given up; sleepsN:
  * it goes on only then after the Nth agreement of all ranks; dies: it never comes;
  * shrinks: its file does, when it is about to be read; flips: a bit of its memory does,
  * when all is there; stops: its daemon does then.
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <tarn/mpi.h>
@@ -47,6 +49,8 @@ int tarn_store_create(tarn_store *store, enum tarn_dtype dtype, int ndim,
 	__typeof__(tarn_store_create) *create = real("tarn_store_create");
 
 	if (last && !strcmp(word, "shrinks") && truncate(path, 100000) < 0)
+		abort();
+	if (last && !strcmp(word, "changes") && utimes(path, NULL) < 0)
 		abort();
 	return create(store, dtype, ndim, shape, flags, ret);
 }
@@ -152,11 +156,16 @@ static void load(const char *name, bool late, char line[LINE])
 {
 	struct tarn_mpi_load_options options = {.name = name,
 		.node = getenv("NODE"),
-		.fresh = !strcmp(word, "fresh"),
+		.fresh = !strcmp(word, "fresh") ||
+			 (last && !strcmp(word, "insists")),
 		.timeout_ms = late ? 1000 : 60000};
 	struct tarn_mpi_load_info info;
 	tarn_store *store = NULL;
-	int r = tarn_mpi_load(NULL, path, &options, MPI_COMM_WORLD, &info);
+	int r;
+
+	if (last && !strcmp(word, "renames"))
+		options.name = "renamed";
+	r = tarn_mpi_load(NULL, path, &options, MPI_COMM_WORLD, &info);
 
 	if (r < 0) {
 		snprintf(line, LINE, "%s: %s", strerrorname_np(-r),

@@ -74,6 +74,10 @@ load 4 2 load "$PWD/m.st" set4
 is "4 8800027" "$(grep -c '0 differ of 5' <<<"$out") $((
 	$(sed -n 's/.* \([0-9]*\) read.*/+ \1/p' <<<"$out")))" \
 	"if one node lacks a tensor of it all read it again"
+load 4 2 insists "$PWD/m.st" set4
+is "4 8800027" "$(grep -c '0 differ of 5' <<<"$out") $((
+	$(sed -n 's/.* \([0-9]*\) read.*/+ \1/p' <<<"$out")))" \
+	"if one rank wants it fresh all read it again"
 load 3 1 load "$PWD/../files/./small.st"
 is "${PWD#/}/small.st/x" "$(names "${PWD#/}/" | awk '{ print $1 }' | sort -u |
 	grep -v fields)" "without a name the set is called after the path"
@@ -106,6 +110,11 @@ fails 3 "ENOENT: tarn_mpi_load: rank 2: node 2: $PWD/d2/m.st" \
 load 2 1 load "$PWD/m.st" ''
 fails 2 "EINVAL: tarn_mpi_load: rank 0: node 0: the name of a set has 1 to" \
 	"an empty name"
+for name in set4 other; do
+	load 4 2 renames "$PWD/m.st" $name
+	fails 4 "EINVAL: tarn_mpi_load: rank 3: node 1: it is to call the set renamed" \
+		"a rank with another name than $name"
+done
 TARN_AUTOSTART=0 load 8 1 load "$PWD/m.st" other
 fails 8 "rank 5: node 5:" "no daemon on a node"
 load 3 1 flips "$PWD/m.st" other
@@ -115,6 +124,9 @@ cp -p m.st d2
 load 3 1 shrinks "$PWD/d%/m.st" other
 fails 3 "ENODATA: tarn_mpi_load: rank 2: node 2: copy: $PWD/d2/m.st ends at byte" \
 	"a file that shrinks under way"
+cp -p m.st d2
+load 3 1 changes "$PWD/d%/m.st" other
+fails 3 "ESTALE: tarn_mpi_load: rank 2: node 2:" "a file that changes under way"
 load 4 1 stops "$PWD/m.st" gone
 fails 4 "rank 3: node 3: " "a daemon that is gone"
 "$TARN_DAEMON" --socket "$XDG_RUNTIME_DIR/small.sock" --budget 4M 2>"$TMPDIR/small" &

@@ -37,7 +37,8 @@ struct tarn_mpi_load_options {
 	 * disk that has not read, are -ETIMEDOUT. Once all are there the one whose
 	 * time ends first ends the load of all. */
 	int timeout_ms;
-	bool fresh; /* read the file even if the set is there already */
+	bool fresh; /* read the file even if the set is there already; one rank
+		     * that says so is enough */
 	/* Where store is NULL: for tarn_store_open. */
 	const char *socket;
 	const char *pool;
