@@ -144,32 +144,6 @@ static MPI_Datatype named_type(enum tarn_dtype dtype)
 	}
 }
 
-/* The same layout in units of whole bytes: elements, or packs of those that
- * have fewer bits. */
-static int in_units(const struct tarn_layout *layout, struct tarn_layout *ret)
-{
-	int pack = tarn_dtype_pack(layout->dtype), last = layout->ndim - 1;
-
-	*ret = *layout;
-	if (pack == 1 || !tarn_layout_numel(layout))
-		return 0;
-	if (last < 0 || layout->stride[last] != 1 || layout->shape[last] % pack)
-		return tarn_error_set(ENOTSUP,
-			"the last dimension of %s elements does not lie in "
-			"whole bytes",
-			tarn_dtype_name(layout->dtype));
-	ret->shape[last] /= pack;
-	for (int i = 0; i < last; i++) {
-		if (layout->shape[i] > 1 && layout->stride[i] % pack)
-			return tarn_error_set(ENOTSUP,
-				"the stride of dimension %d of %s elements is "
-				"no whole number of bytes",
-				i, tarn_dtype_name(layout->dtype));
-		ret->stride[i] /= pack;
-	}
-	return 0;
-}
-
 /* Dimensions that walk as one become one; those of one element go. */
 static void merge(struct tarn_layout *l)
 {
@@ -190,6 +164,32 @@ static void merge(struct tarn_layout *l)
 	l->ndim = (uint8_t)n;
 }
 
+/* A merged layout in units of whole bytes: elements, or packs of those that have
+ * fewer bits. */
+static int in_units(struct tarn_layout *l)
+{
+	int pack = tarn_dtype_pack(l->dtype), last = l->ndim - 1;
+
+	if (pack == 1)
+		return 0;
+	if (last < 0 || l->stride[last] != 1 || l->shape[last] % pack)
+		return tarn_error_set(ENOTSUP,
+			"the last dimension of %s elements does not lie in "
+			"whole bytes",
+			tarn_dtype_name(l->dtype));
+	l->shape[last] /= pack;
+	for (int i = 0; i < last; i++) {
+		if (l->stride[i] % pack)
+			return tarn_error_set(ENOTSUP,
+				"a stride of %lld %s elements is no whole "
+				"number of bytes",
+				(long long)l->stride[i],
+				tarn_dtype_name(l->dtype));
+		l->stride[i] /= pack;
+	}
+	return 0;
+}
+
 static int with_dimensions(
 	const struct tarn_layout *l, int unit, int64_t most, MPI_Datatype *type)
 {
@@ -208,13 +208,16 @@ int type_of_layout(
 	int pack = tarn_dtype_pack(layout->dtype);
 	int unit = tarn_dtype_bits(layout->dtype) * pack / 8;
 	bool empty = !tarn_layout_numel(layout);
-	struct tarn_layout l;
+	struct tarn_layout l = *layout;
 	MPI_Datatype made;
-	int r = in_units(layout, &l);
+	int r = 0;
 
+	if (!empty) {
+		merge(&l);
+		r = in_units(&l);
+	}
 	if (r < 0)
 		return r;
-	merge(&l);
 	if (type == MPI_DATATYPE_NULL)
 		r = replace(MPI_Type_contiguous(unit, MPI_BYTE, &made), &type,
 			&made);

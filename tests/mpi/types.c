@@ -176,5 +176,8 @@ int main(int argc, char **argv)
 	packs("F4[2, 4]:(-8, 1)+8", "4501............");
 	packs("F6_E2M3[2, 4]:(8, 1)+4", "3459ab..........");
 	packs("F4[0, 4]", "................");
-	return ranks_end(1 + 12 + 4);
+	/* A dimension of one element has any stride, and comes after the bytes. */
+	packs("F4[2, 2, 1]:(4, 1, 7)", "02..............");
+	packs("F6_E3M2[2, 4, 1, 1]:(4, 1, 1, 1)", "012345..........");
+	return ranks_end(1 + 12 + 6);
 }
