@@ -52,8 +52,10 @@ TARN_PUBLIC int tarn_mpi_bcast(tarn_tensor *tensor, int root, MPI_Comm comm)
 	struct said mine = {.good = tarn_layout_is_contiguous(layout)
 					    ? CONTIGUOUS
 					    : STRIDED};
-	int r = form_compare(&form, comm, &mine), least;
+	int r = rank_check_comm(VERB, comm), least;
 
+	if (r >= 0)
+		r = form_compare(&form, comm, &mine);
 	if (r < 0)
 		return r;
 	r = check(tensor, root, comm);

@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "mpi/rank.h"
 #include "mpi/ring.h"
 
 #define VERB "tarn_mpi_load"
@@ -301,7 +302,9 @@ TARN_PUBLIC int tarn_mpi_load(tarn_store *store, const char *path,
 		snprintf(load.node, sizeof(load.node), "%s", load.options.node);
 	else
 		gethostname(load.node, sizeof(load.node) - 1);
-	r = begin(&load, comm);
+	r = rank_check_comm(VERB, comm);
+	if (r >= 0)
+		r = begin(&load, comm);
 	if (r < 0)
 		return r;
 	r = run(&load, &cached);

@@ -3,6 +3,19 @@
 
 #include <errno.h>
 
+int rank_check_comm(const char *verb, MPI_Comm comm)
+{
+	int two;
+	int r = mpi_check(MPI_Comm_test_inter(comm, &two), verb);
+
+	if (r < 0 || !two)
+		return r;
+	return tarn_error_set(EINVAL,
+		"%s: the communicator has two groups of ranks; make one of "
+		"them with MPI_Intercomm_merge",
+		verb);
+}
+
 int rank_check_root(int root, int size)
 {
 	if (root >= 0 && root < size)

@@ -4,6 +4,9 @@
 
 #include "mpi/type.h"
 
+/* Is it one group of ranks? All see the same. */
+int rank_check_comm(const char *verb, MPI_Comm comm) _must_check_;
+
 /* May it be sent, or written? */
 int rank_check_source(const tarn_tensor *tensor) _must_check_;
 int rank_check_target(const tarn_tensor *tensor) _must_check_;

@@ -23,22 +23,32 @@ struct rows {
 	int rank, size;
 	int64_t *
 		starts; /* rank i has the rows from starts[i] to starts[i + 1] */
+	MPI_Request *requests; /* to each rank */
 };
 
 static void rows_free(struct rows *rows)
 {
 	free(rows->starts);
+	free(rows->requests);
 }
 #define _cleanup_rows_ _cleanup_(rows_free)
 
-static int rows_begin(const char *verb, MPI_Comm comm, struct rows *rows)
+static void rows_begin(const char *verb, MPI_Comm comm, struct rows *rows)
 {
 	*rows = (struct rows) {.verb = verb, .comm = comm};
 	MPI_Comm_rank(comm, &rows->rank);
 	MPI_Comm_size(comm, &rows->size);
-	rows->starts = calloc((size_t)rows->size + 1, sizeof(*rows->starts));
-	if (!rows->starts)
-		return tarn_error_set(ENOMEM, "%s: out of memory", verb);
+}
+
+/* What this rank may lack is told to all. */
+static int rows_room(struct rows *rows)
+{
+	size_t n = (size_t)rows->size;
+
+	rows->starts = calloc(n + 1, sizeof(*rows->starts));
+	rows->requests = calloc(n, sizeof(*rows->requests));
+	if (!rows->starts || !rows->requests)
+		return tarn_error_set(ENOMEM, "out of memory");
 	return 0;
 }
 
@@ -156,12 +166,9 @@ static int send_to(const struct rows *rows, const tarn_tensor *whole, int rank,
 
 static int send_all(const struct rows *rows, const tarn_tensor *whole)
 {
-	_cleanup_free_ MPI_Request *requests =
-		calloc((size_t)rows->size, sizeof(*requests));
+	MPI_Request *requests = rows->requests;
 	int n = 0, r = 0;
 
-	if (!requests)
-		return tarn_error_set(ENOMEM, "%s: out of memory", rows->verb);
 	for (int i = 0; r >= 0 && i < rows->size; i++)
 		if (i != rows->rank && count_of(rows, i))
 			r = send_to(rows, whole, i, &requests[n++]);
@@ -217,6 +224,8 @@ static int agree(struct rows *rows, const struct form *form, struct said *said,
 	int r = form_compare(form, rows->comm, said);
 	MPI_Comm own;
 
+	if (checked >= 0)
+		checked = rows_room(rows);
 	if (checked < 0)
 		said_failed(said, checked);
 	if (r >= 0)
@@ -268,11 +277,13 @@ TARN_PUBLIC int tarn_mpi_scatter(
 	struct form form = form_of(SCATTER, root, part, 1);
 	_cleanup_rows_ struct rows rows = {0};
 	struct said mine = {0};
-	int r = rows_begin(SCATTER, comm, &rows);
+	int r = rank_check_comm(SCATTER, comm);
 
-	if (r >= 0)
+	if (r >= 0) {
+		rows_begin(SCATTER, comm, &rows);
 		r = agree(&rows, &form, &mine,
 			check_scatter(&rows, whole, part, root));
+	}
 	if (r < 0)
 		return r;
 	r = scatter(&rows, whole, part, root);
@@ -310,10 +321,12 @@ TARN_PUBLIC int tarn_mpi_allgather(
 	struct form form = form_of(ALLGATHER, 0, whole, 0);
 	_cleanup_rows_ struct rows rows = {0};
 	struct said mine = {0};
-	int r = rows_begin(ALLGATHER, comm, &rows);
+	int r = rank_check_comm(ALLGATHER, comm);
 
-	if (r >= 0)
+	if (r >= 0) {
+		rows_begin(ALLGATHER, comm, &rows);
 		r = agree(&rows, &form, &mine, check_gather(part, whole));
+	}
 	if (r < 0)
 		return r;
 	r = gather(&rows, part, whole);

@@ -373,6 +373,46 @@ static void failing_rows(void)
 	tarn_tensor_unref(other);
 }
 
+/* Two groups of ranks, of which each has a rank 0: no communicator for these. */
+static void failing_groups(void)
+{
+	tarn_tensor *t = of("F32[4]"), *whole = of("F32[4]");
+	MPI_Comm mine, both;
+	int r;
+
+	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &mine);
+	MPI_Intercomm_create(mine, 0, MPI_COMM_WORLD, !(rank % 2), 0, &both);
+	all_fail(EINVAL, "has two groups", tarn_mpi_bcast(t, 0, both),
+		"bcast: a communicator of two groups");
+	all_fail(EINVAL, "has two groups", tarn_mpi_scatter(whole, t, 0, both),
+		"scatter: a communicator of two groups");
+	all_fail(EINVAL, "has two groups", tarn_mpi_allgather(t, whole, both),
+		"all-gather: a communicator of two groups");
+	r = tarn_mpi_load(NULL, "none", NULL, both, NULL);
+	all_fail(EINVAL, "has two groups", r,
+		"load: a communicator of two groups");
+	MPI_Comm_free(&both);
+	MPI_Comm_free(&mine);
+	tarn_tensor_unref(t);
+	tarn_tensor_unref(whole);
+}
+
+/* Elements of 4 bits, whose last dimension is one of no stride. */
+static void small_elements(void)
+{
+	tarn_tensor *part = of("F4[2, 2, 1]"), *whole;
+	char spec[50];
+
+	snprintf(spec, sizeof(spec), "F4[%d, 2, 1]:(4, 1, 9)", 2 * ranks);
+	whole = of(spec);
+	must(tarn_mpi_scatter(whole, part, 0, MPI_COMM_WORLD));
+	must(tarn_mpi_allgather(part, whole, MPI_COMM_WORLD));
+	must(tarn_mpi_bcast(whole, 0, MPI_COMM_WORLD));
+	all_ok(true, "elements of 4 bits, with a dimension of one element");
+	tarn_tensor_unref(part);
+	tarn_tensor_unref(whole);
+}
+
 int main(int argc, char **argv)
 {
 	ranks_begin(&argc, &argv);
@@ -383,5 +423,7 @@ int main(int argc, char **argv)
 	failing_bcasts();
 	failing_file();
 	failing_rows();
-	return ranks_end(3 + 2 + 7 + 1 + 6);
+	failing_groups();
+	small_elements();
+	return ranks_end(3 + 2 + 7 + 1 + 6 + 4 + 1);
 }

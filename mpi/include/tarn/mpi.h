@@ -27,7 +27,8 @@
  * call lets the others wait, as in any collective of MPI; tarn_mpi_load alone
  * has a deadline.
  *
- * MPI is initialised by the caller. The functions may be called from any thread
+ * The communicator is of one group of ranks: an inter-communicator is -EINVAL. MPI is
+ * initialised by the caller. The functions may be called from any thread
  * as far as MPI was told so (MPI_Init_thread), and from one at a time for one
  * communicator. Errors of MPI, where the communicator's handler returns them,
  * are -EIO, with MPI's own words.
