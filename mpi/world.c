@@ -28,6 +28,12 @@ static int initialize(void)
 {
 	int have, r;
 
+	MPI_Finalized(&have);
+	if (have)
+		return tarn_error_set(EINVAL,
+			"%s: MPI was finalised before, and can be initialised "
+			"once only; load before MPI_Finalize",
+			VERB);
 	MPI_Initialized(&have);
 	if (have)
 		return 0;

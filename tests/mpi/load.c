@@ -2,7 +2,7 @@
 /*
  * load WORD FILE [NAME]: loads a file with all ranks, and prints a line for each
  * rank, in their order: how its set differs from the file, or the error. WORD: load,
- * fresh; of the last rank: insists: it alone wants a fresh one; renames: it has another
+ * fresh; ended: by tarn_mpi_load_world, after the end of MPI; of the last rank: insists: it alone wants a fresh one; renames: it has another
  * name; changes: its file does, when it is about to be read; late: it comes only when the others have given up; sleepsN:
  * it goes on only then after the Nth agreement of all ranks; dies: it never comes;
  * shrinks: its file does, when it is about to be read; flips: a bit of its memory does,
@@ -181,6 +181,20 @@ static void load(const char *name, bool late, char line[LINE])
 	tarn_store_unref(store);
 }
 
+/* MPI cannot be initialised twice. */
+static int load_ended(void)
+{
+	int r;
+
+	MPI_Finalize();
+	r = tarn_mpi_load_world(NULL, path, NULL, NULL);
+	if (r >= 0)
+		return 1;
+	printf("rank %d: %s: %s\n", rank, strerrorname_np(-r),
+		tarn_error_message());
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	char line[LINE] = "", (*lines)[LINE];
@@ -192,6 +206,8 @@ int main(int argc, char **argv)
 	last = rank == ranks - 1;
 	if (sscanf(word, "sleeps%d", &sleeps) != 1)
 		sleeps = 0;
+	if (!strcmp(word, "ended"))
+		return load_ended();
 	late = sleeps || !strcmp(word, "late");
 	if (last && !strcmp(word, "dies"))
 		raise(SIGKILL);

@@ -110,6 +110,9 @@ fails 3 "ENOENT: tarn_mpi_load: rank 2: node 2: $PWD/d2/m.st" \
 load 2 1 load "$PWD/m.st" ''
 fails 2 "EINVAL: tarn_mpi_load: rank 0: node 0: the name of a set has 1 to" \
 	"an empty name"
+load 2 1 ended "$PWD/m.st"
+fails 2 "EINVAL: tarn_mpi_load_world: MPI was finalised before" \
+	"a program that has ended MPI"
 for name in set4 other; do
 	load 4 2 renames "$PWD/m.st" $name
 	fails 4 "EINVAL: tarn_mpi_load: rank 3: node 1: it is to call the set renamed" \

@@ -66,7 +66,8 @@ struct tarn_mpi_load_info {
  * MPI is initialised, and finalised when the process exits, if the program has
  * not done so; after an error the other processes may wait for this one until it
  * exits. store may be NULL: then one is opened, and an error of that is told to all
- * ranks, too. options and ret_info may be NULL. One thread of the process.
+ * ranks, too. options and ret_info may be NULL. One thread of the process. -EINVAL
+ * after MPI_Finalize.
  */
 TARN_PUBLIC int tarn_mpi_load_world(tarn_store *store, const char *path,
 	const struct tarn_mpi_load_options *options,
