@@ -7,10 +7,14 @@
  * it goes on only then after the Nth agreement of all ranks; dies: it never comes;
  * shrinks: its file does, when it is about to be read; flips: a bit of its memory does,
  * when all is there; stops: its daemon does then.
+ *
+ * strike FILE NAME RANK USEC SIGNAL PID: that rank sends the signal, so long after it
+ * has begun, to that process or, if it is 0, to itself.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,15 +143,19 @@ static void await_others(void)
 
 static void tell(const char *line)
 {
-	char name[LINE];
+	char name[LINE], hidden[LINE + 1];
 	FILE *f;
 
 	printf("rank %d: %s\n", rank, line);
 	fflush(stdout);
 	mark(rank, name);
-	f = fopen(name, "w");
-	if (f)
-		fclose(f);
+	snprintf(hidden, sizeof(hidden), "%s~", name);
+	f = fopen(hidden, "w");
+	if (!f)
+		return;
+	fprintf(f, "rank %d: %s\n", rank, line);
+	if (fclose(f) == 0)
+		rename(hidden, name);
 }
 
 /* ---- the load ----------------------------------------------------------- */
@@ -181,6 +189,49 @@ static void load(const char *name, bool late, char line[LINE])
 	tarn_store_unref(store);
 }
 
+/* ---- a signal under way -------------------------------------------------- */
+
+#define STRIKE_MS 2000 /* for the load */
+
+struct strike {
+	int rank;
+	useconds_t after;
+	int signal;
+	pid_t pid;
+};
+
+static void *strike_thread(void *arg)
+{
+	const struct strike *strike = arg;
+
+	usleep(strike->after);
+	kill(strike->pid ? strike->pid : getpid(), strike->signal);
+	return NULL;
+}
+
+static void load_struck(const char *name, const struct strike *strike)
+{
+	const struct tarn_mpi_load_options options = {
+		.name = name, .node = getenv("NODE"), .timeout_ms = STRIKE_MS};
+	double begun = MPI_Wtime();
+	pthread_t thread;
+	char line[LINE];
+	int r;
+
+	if (rank == strike->rank &&
+		pthread_create(&thread, NULL, strike_thread, (void *)strike))
+		abort();
+	r = tarn_mpi_load(NULL, path, &options, MPI_COMM_WORLD, NULL);
+	snprintf(line, LINE, "%.1f s: %s", MPI_Wtime() - begun,
+		r < 0 ? tarn_error_message() : "loaded");
+	tell(line);
+	/* Any of them may end the job when those that can have told. */
+	for (int i = 0; i < ranks; i++)
+		if (strike->pid || i != strike->rank)
+			await(i);
+	MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
 /* MPI cannot be initialised twice. */
 static int load_ended(void)
 {
@@ -208,6 +259,14 @@ int main(int argc, char **argv)
 		sleeps = 0;
 	if (!strcmp(word, "ended"))
 		return load_ended();
+	if (!strcmp(word, "strike") && argc == 8) {
+		struct strike strike = {.rank = atoi(argv[4]),
+			.after = (useconds_t)atoi(argv[5]),
+			.signal = atoi(argv[6]),
+			.pid = atoi(argv[7])};
+
+		load_struck(argv[3], &strike);
+	}
 	late = sleeps || !strcmp(word, "late");
 	if (last && !strcmp(word, "dies"))
 		raise(SIGKILL);

@@ -31,6 +31,7 @@ endif
 
 MPI_SCRIPT_TESTS = \
 	tests/mpi/command.sh \
+	tests/mpi/kills.sh \
 	tests/mpi/load.sh \
 	tests/mpi/moves.sh \
 	$(NULL)
