@@ -111,6 +111,7 @@ TARN_PUBLIC int tarn_mpi_allgather(const tarn_tensor *part, tarn_tensor *whole,
  * are those of tarn_file_open, tarn_store_open, tarn_store_create, tarn_copy and
  * tarn_set_publish. The deadline cannot end a file system that blocks this process
  * while the file is opened: then the other ranks return, and this one does not.
+ * A daemon that does not answer is given ten seconds, also past the deadline.
  */
 TARN_PUBLIC int tarn_mpi_load(tarn_store *store, const char *path,
 	const struct tarn_mpi_load_options *options, MPI_Comm comm,
