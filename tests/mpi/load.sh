@@ -89,6 +89,16 @@ load 3 1 load "$PWD/none.st" none
 is 3 "$(grep -c '0 differ of 0; 0 bytes, 0 read' <<<"$out")" \
 	"a file without tensors is loaded, too"
 
+# Whose data, were there any, would begin with a page.
+safetensors empty.st "$(printf '{"e":{"dtype":"I64","shape":[0,3],"data_offsets":[0,0]}%4032s}' '')" 0
+is 4096 "$(stat -c %s empty.st)" "a file of a page"
+load 3 1 fresh "$PWD/empty.st" empty
+is 3 "$(grep -c '0 differ of 1; 0 bytes, 0 read' <<<"$out")" \
+	"a file of one tensor without elements is loaded, too"
+load 1 1 fresh "$PWD/m.st" alone
+is 1 "$(grep -c '0 differ of 5; 8800027 bytes, 8800027 read' <<<"$out")" \
+	"one rank loads alone"
+
 # ---- what is not ----
 mkdir d0 d1 d2
 cp -p m.st d0
