@@ -50,3 +50,32 @@ int rank_check_target(const tarn_tensor *tensor)
 			"share bytes");
 	return 0;
 }
+
+/* As a layout of memory whose byte 0 is at from. False: no element of it would be at
+ * a whole number of elements. */
+static bool layout_from(
+	const tarn_tensor *tensor, const char *from, struct tarn_layout *ret)
+{
+	int64_t bits = ((const char *)tarn_tensor_data(tensor) - from) * 8,
+		of_one = tarn_dtype_bits(tarn_tensor_layout(tensor)->dtype);
+
+	*ret = *tarn_tensor_layout(tensor);
+	ret->offset = bits / of_one;
+	return bits % of_one == 0;
+}
+
+bool rank_shares_bytes(const tarn_tensor *a, const tarn_tensor *b)
+{
+	const char *from = tarn_tensor_data(a);
+	int64_t first_x, first_y, n_x, n_y;
+	struct tarn_layout x, y;
+
+	layout_from(a, from, &x);
+	if (layout_from(b, from, &y))
+		return tarn_layout_overlaps(&x, &y);
+	/* Their offsets are rounded towards 0. */
+	tarn_layout_bounds(&x, &first_x, &n_x);
+	tarn_layout_bounds(&y, &first_y, &n_y);
+	return n_x && n_y && first_x <= first_y + n_y &&
+	       first_y <= first_x + n_x;
+}

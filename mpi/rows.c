@@ -131,19 +131,28 @@ static bool same_place(const tarn_tensor *a, const tarn_tensor *b)
 }
 
 /* This rank's own rows, which need no message; an error is noted. */
+static int copy_to(const struct rows *rows, const tarn_tensor *whole,
+	tarn_tensor *part, bool gather)
+{
+	_cleanup_tensor_ tarn_tensor *own = NULL;
+	int r = tarn_tensor_narrow((tarn_tensor *)whole, 0,
+		rows->starts[rows->rank], count_of(rows, rows->rank), &own);
+
+	if (r < 0 || same_place(own, part))
+		return r;
+	if (rank_shares_bytes(part, whole))
+		return tarn_error_set(EINVAL,
+			"its part shares bytes with rows of the whole that are "
+			"not its own, or lie otherwise; give a clone of it");
+	return gather ? tarn_copy(own, part, NULL, NULL)
+		      : tarn_copy(part, own, NULL, NULL);
+}
+
 static void copy_own(const struct rows *rows, const tarn_tensor *whole,
 	tarn_tensor *part, bool gather, struct said *said)
 {
-	_cleanup_tensor_ tarn_tensor *own = NULL;
-	int r;
+	int r = said->error ? 0 : copy_to(rows, whole, part, gather);
 
-	if (said->error)
-		return;
-	r = tarn_tensor_narrow((tarn_tensor *)whole, 0,
-		rows->starts[rows->rank], count_of(rows, rows->rank), &own);
-	if (r >= 0 && !same_place(own, part))
-		r = gather ? tarn_copy(own, part, NULL, NULL)
-			   : tarn_copy(part, own, NULL, NULL);
 	if (r < 0)
 		said_failed(said, r);
 }

@@ -373,6 +373,28 @@ static void failing_rows(void)
 	tarn_tensor_unref(other);
 }
 
+/* A part that is the rows of another rank would be written before they are sent. */
+static void failing_places(void)
+{
+	char spec[50];
+	tarn_tensor *whole, *other = of("F32[2, 3]"), *next;
+
+	snprintf(spec, sizeof(spec), "F32[%d, 3]", 2 * ranks);
+	whole = of(spec);
+	must(tarn_tensor_narrow(whole, 0, 2 * ((rank + 1) % ranks), 2, &next));
+	all_fail(EINVAL,
+		"its part shares bytes with rows of the whole that are",
+		tarn_mpi_scatter(whole, rank ? other : next, 0, MPI_COMM_WORLD),
+		"scatter: a part that is other rows of the whole");
+	all_fail(EINVAL,
+		"its part shares bytes with rows of the whole that are",
+		tarn_mpi_allgather(next, whole, MPI_COMM_WORLD),
+		"all-gather: parts that are other rows of the whole");
+	tarn_tensor_unref(next);
+	tarn_tensor_unref(other);
+	tarn_tensor_unref(whole);
+}
+
 /* Two groups of ranks, of which each has a rank 0: no communicator for these. */
 static void failing_groups(void)
 {
@@ -423,7 +445,8 @@ int main(int argc, char **argv)
 	failing_bcasts();
 	failing_file();
 	failing_rows();
+	failing_places();
 	failing_groups();
 	small_elements();
-	return ranks_end(3 + 2 + 7 + 1 + 6 + 4 + 1);
+	return ranks_end(3 + 2 + 7 + 1 + 6 + 2 + 4 + 1);
 }
