@@ -61,8 +61,11 @@ void reader_work(struct reader *reader, int wait_ms)
 		return;
 	n = tarn_stream_reap(
 		reader->stream, wait_ms ? 1 : 0, wait_ms, done, AHEAD);
-	if (n < 0)
+	if (n < 0) {
+		/* The engine is lost, and tells of no copy any more. */
+		reader->under_way = 0;
 		fail(reader, n);
+	}
 	for (int i = 0; i < n; i++) {
 		reader->left[done[i].user]--;
 		reader->under_way--;

@@ -95,26 +95,42 @@ static int send_on(struct ring *ring, int node, int round)
 		ring->who_after);
 }
 
-/* Until this node's own chunk is there. MPI sends and receives only while it is
- * called. */
-static int await_disk(struct ring *ring, int round)
+/* MPI sends and receives only while it is called. */
+static int wait_for_disk(struct ring *ring)
 {
 	int flag;
 
+	reader_work(&ring->reader, DISK_MS);
+	MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, ring->comm, &flag,
+		MPI_STATUS_IGNORE);
+	if (!mpi_deadline_passed(&ring->deadline))
+		return 0;
+	return tarn_error_set(ETIMEDOUT,
+		"%s: the disk of %s did not answer within %g s",
+		ring->deadline.verb, tarn_file_path(ring->reader.source->file),
+		ring->deadline.seconds);
+}
+
+/* Until this node's own chunk is there. */
+static int await_chunk(struct ring *ring, int round)
+{
+	int r = 0;
+
 	if (!chunk_of(ring, ring->me, round).size)
 		return 0;
-	while (!reader_has(&ring->reader, round)) {
-		reader_work(&ring->reader, DISK_MS);
-		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, ring->comm, &flag,
-			MPI_STATUS_IGNORE);
-		if (mpi_deadline_passed(&ring->deadline))
-			return tarn_error_set(ETIMEDOUT,
-				"%s: the disk of %s did not answer within %g s",
-				ring->deadline.verb,
-				tarn_file_path(ring->reader.source->file),
-				ring->deadline.seconds);
-	}
-	return 0;
+	while (r >= 0 && !reader_has(&ring->reader, round))
+		r = wait_for_disk(ring);
+	return r;
+}
+
+/* After an error reads may be under way still, into memory that is to be freed. */
+static int await_reads(struct ring *ring)
+{
+	int r = 0;
+
+	while (r >= 0 && ring->reader.under_way)
+		r = wait_for_disk(ring);
+	return r;
 }
 
 static int one_round(struct ring *ring, int round)
@@ -124,7 +140,7 @@ static int one_round(struct ring *ring, int round)
 	for (int t = 1; r >= 0 && t < ring->n; t++)
 		r = receive(ring, node_at(ring, t), round);
 	if (r >= 0)
-		r = await_disk(ring, round);
+		r = await_chunk(ring, round);
 	for (int t = 0; r >= 0 && t < ring->n; t++) {
 		int node = node_at(ring, t);
 
@@ -186,6 +202,8 @@ int ring_fill(const struct source *source, tarn_tensor *memory, MPI_Comm comm,
 	ring.deadline.arg = &ring.reader;
 	for (int i = 0; r >= 0 && i < rounds; i++)
 		r = one_round(&ring, i);
+	if (r >= 0)
+		r = await_reads(&ring);
 	*ret_read = ring.reader.bytes;
 	reader_end(&ring.reader, r < 0);
 	if (r < 0)

@@ -5,7 +5,8 @@
  * fresh; ended: by tarn_mpi_load_world, after the end of MPI; of the last rank: insists: it alone wants a fresh one; renames: it has another
  * name; changes: its file does, when it is about to be read; late: it comes only when the others have given up; sleepsN:
  * it goes on only then after the Nth agreement of all ranks; dies: it never comes;
- * shrinks: its file does, when it is about to be read; flips: a bit of its memory does,
+ * shrinks: its file does, when it is about to be read; hangs: a read of it fails, and
+ * the others do not end; flips: a bit of its memory does,
  * when all is there; stops: its daemon does then.
  *
  * strike FILE NAME RANK USEC SIGNAL PID: that rank sends the signal, so long after it
@@ -69,6 +70,36 @@ int tarn_tensor_digest(const tarn_tensor *tensor,
 	if (last && !strcmp(word, "stops") && system("$TARN stop >/dev/null"))
 		abort();
 	return digest(tensor, options, ret);
+}
+
+/* A read fails, and no other one ends. */
+int tarn_stream_reap(tarn_stream *stream, size_t at_least, int timeout_ms,
+	struct tarn_completion *rets, size_t n)
+{
+	__typeof__(tarn_stream_reap) *reap = real("tarn_stream_reap");
+	static bool failed;
+	int done;
+
+	if (!last || strcmp(word, "hangs"))
+		return reap(stream, at_least, timeout_ms, rets, n);
+	done = failed ? 0 : reap(stream, at_least, timeout_ms, rets, 1);
+	if (failed)
+		usleep((useconds_t)timeout_ms * 1000);
+	if (done > 0) {
+		failed = true;
+		rets->result = -EIO;
+		strcpy(rets->message, "a read fails");
+	}
+	return done;
+}
+
+tarn_stream *tarn_stream_free(tarn_stream *stream)
+{
+	__typeof__(tarn_stream_free) *free_it = real("tarn_stream_free");
+
+	if (last && !strcmp(word, "hangs"))
+		pause(); /* as long as the kernel has requests */
+	return free_it(stream);
 }
 
 int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type,
@@ -267,10 +298,10 @@ int main(int argc, char **argv)
 
 		load_struck(argv[3], &strike);
 	}
-	late = sleeps || !strcmp(word, "late");
+	late = sleeps || !strcmp(word, "late") || !strcmp(word, "hangs");
 	if (last && !strcmp(word, "dies"))
 		raise(SIGKILL);
-	if (last && late && !sleeps)
+	if (last && !strcmp(word, "late"))
 		await_others();
 	load(argc > 3 ? argv[3] : NULL, late, line);
 	if (late) {

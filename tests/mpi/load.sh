@@ -162,6 +162,10 @@ for i in 1 2 3 4; do
 		"a rank that falls asleep after agreement $i: the others give up"
 	rm -f "$TMPDIR"/late.[012]
 done
+load 3 1 hangs "$PWD/m.st" other
+is "3" "$(grep -c '^rank [012]: ETIMEDOUT: tarn_mpi_load: ' <<<"$out")" \
+	"a disk that answers no more after an error: all give up"
+rm -f "$TMPDIR"/late.[012]
 is "" "$(names other)" "no node has the set of those that gave up"
 begun=$SECONDS
 load 3 1 dies "$PWD/m.st" other
