@@ -166,7 +166,7 @@ static int set_node(void *arg, tarn_store *store)
 }
 
 /* EXIT_DONE or EXIT_FAILED; -1: each process is to load it for itself. All have
- * the same error, and the first one prints it. */
+ * the same error, and the first one prints it; but each one that it gave up. */
 static int with_others(const char *path,
 	const struct tarn_load_options *options, const char *socket, int node,
 	bool json)
@@ -192,8 +192,10 @@ static int with_others(const char *path,
 				tarn_error_message());
 		return -1;
 	}
+	/* The first one may be what the others have waited for. */
 	if (r < 0)
-		return load_speaks() ? print_error() : EXIT_FAILED;
+		return r == -ETIMEDOUT || load_speaks() ? print_error()
+							: EXIT_FAILED;
 	if (!load_speaks())
 		return EXIT_DONE;
 	if (json)

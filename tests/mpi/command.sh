@@ -61,6 +61,12 @@ has "with --alone each process loads all of it" "$err" \
 with 2 1 m.st --alone --name alone
 is "2 alone/a alone/s" "$(grep -c 'published below alone/' <<<"$out") $(
 	names 1 alone)" "with --alone each process loads it"
+mkdir late
+ln -s "$programs/.libs/liblate_world.so" late/libtarn-mpi.so.0
+found=$PWD/late
+with 3 1 m.st --name late
+has "tarn: tarn_mpi_load: rank 0 did not answer" "$err" \
+	"ranks that give up say so: the first one may be stuck"
 found=$PWD
 with 2 1 m.st --name without
 is "2 without/a without/s" "$(grep -c 'published below without/' <<<"$out") $(

@@ -26,6 +26,9 @@ tests_mpi_types_SOURCES = \
 	$(NULL)
 tests_mpi_types_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 tests_mpi_types_LDADD = $(MPI_TEST_LIBS)
+check_LTLIBRARIES += tests/mpi/liblate_world.la
+tests_mpi_liblate_world_la_SOURCES = tests/mpi/late_world.c
+tests_mpi_liblate_world_la_LDFLAGS = $(MODULE)
 endif
 endif
 
