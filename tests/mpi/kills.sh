@@ -83,13 +83,22 @@ daemon_pid() { # NODE WHICH
 	json "j['$2']"
 }
 
-# Of all nodes, by name: a file is written here, and its path is in all arguments.
+# Processes of the job, by the file that is in their arguments. The brackets keep
+# grep from finding itself.
+job() {
+	grep -laE "$TMPDIR/files/[m][01]" /proc/[0-9]*/cmdline 2>/dev/null
+}
+
 left() {
+	local found
 	for _ in $(seq 100); do
-		pgrep -f "$programs/.*$TMPDIR/files/" >/dev/null || return
+		found=$(job)
+		[ -n "$found" ] || return
 		sleep 0.1
 	done
-	pgrep -af "$programs/.*$TMPDIR/files/"
+	for found in $found; do
+		echo "left: $(tr '\0' ' ' <"$found")"
+	done
 }
 
 # Draws $who, $what, $after, and what the program is told.
