@@ -196,13 +196,15 @@ static int move(struct load *load, tarn_tensor **ret_memory)
 		r = compare_sums(load, &sum, &said);
 	if (r >= 0)
 		r = talk(load, &said, NULL);
-	/* Others that did not learn this in time have given up. */
-	if (r >= 0 && mpi_deadline_passed(&load->deadline))
-		r = tarn_error_set(ETIMEDOUT,
-			"%s: all nodes had all bytes only after %g s; give a "
-			"longer timeout",
-			VERB, load->deadline.seconds);
-	return r;
+	if (r < 0 || !mpi_deadline_passed(&load->deadline))
+		return r;
+	/* Others that did not learn this in time have given up; what they have
+	 * sent on the communicator must meet no other one. */
+	load->lost = true;
+	return tarn_error_set(ETIMEDOUT,
+		"%s: all nodes had all bytes only after %g s; give a longer "
+		"timeout",
+		VERB, load->deadline.seconds);
 }
 
 static int publish(struct load *load, tarn_tensor *memory)
