@@ -17,7 +17,7 @@ fi
 mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
 own_nodes
 ranks=4 nodes=2 # two ranks each
-in_time=15      # s: 2 of the load, 10 of a daemon that does not answer, and some
+in_time=30      # s: 2 of the load, 15 of a daemon that does not answer, and some
 seed=${TARN_TEST_SEED:-$((RANDOM * 32768 + RANDOM))}
 kills=${TARN_TEST_KILLS:-12}
 echo "# TARN_TEST_SEED=$seed TARN_TEST_KILLS=$kills"
