@@ -5,6 +5,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -23,6 +24,7 @@ struct pool {
 	atomic_uint refs; /* the loader's, and one for each batch's buffer */
 	struct batch_form form;
 	uint64_t n;
+	pid_t pid; /* whose threads use it */
 	/* A wait for it ends with a signal, unlike one for a condition. */
 	sem_t parts; /* in line, and one more when there will be none */
 	pthread_mutex_t lock; /* guards what follows, and the lists */
@@ -63,6 +65,7 @@ static void init_pool(struct pool *pool)
 	pthread_condattr_t attr;
 
 	atomic_init(&pool->refs, 1);
+	pool->pid = getpid();
 	sem_init(&pool->parts, 0, 0);
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -264,13 +267,15 @@ unsigned pool_held(struct pool *pool)
 	return held;
 }
 
-/* The last tensor over the buffer was dropped. */
+/* The last tensor over the buffer was dropped. In a forked child nobody wants the
+ * buffer, and a thread that the child does not have may have the lock for ever. */
 static void release(void *arg)
 {
 	struct pool_buffer *b = arg;
 	struct pool *pool = b->pool;
 
-	put_back(b, true);
+	if (pool->pid == getpid())
+		put_back(b, true);
 	pool_unref(pool);
 }
 

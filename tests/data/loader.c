@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -380,6 +381,62 @@ static void test_fork(tarn_data *data)
 	tarn_loader_unref(loader);
 }
 
+struct busy {
+	tarn_loader *loader;
+	atomic_bool stop;
+};
+
+/* Takes and drops batches as fast as it can. */
+static void *be_busy(void *arg)
+{
+	struct busy *busy = arg;
+	tarn_batch *batch;
+
+	while (!atomic_load(&busy->stop)) {
+		must(tarn_loader_next(busy->loader, -1, &batch));
+		tarn_batch_unref(batch);
+	}
+	return NULL;
+}
+
+/* It ends, and is not killed by its alarm. */
+static bool child_drops(tarn_batch *batch)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		alarm(10);
+		tarn_batch_unref(batch);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	return status == 0;
+}
+
+/* A child is forked while threads of its parent, which it does not have, give
+ * batches and take them back: it still can drop those that it has. */
+static void test_fork_drops(tarn_data *data)
+{
+	const struct tarn_loader_options options = {
+		.global_batch = 1, .ahead = 4, .keeps = true};
+	struct busy busy = {.loader = open_loader(data, &options)};
+	tarn_batch *batch;
+	pthread_t thread;
+	int n = 0;
+
+	must(tarn_loader_next(busy.loader, -1, &batch));
+	if (pthread_create(&thread, NULL, be_busy, &busy))
+		bail("no thread");
+	while (n < 500 && child_drops(batch))
+		n++;
+	atomic_store(&busy.stop, true);
+	pthread_join(thread, NULL);
+	is_int(500, n, "children drop the batches of their parent");
+	tarn_batch_unref(batch);
+	tarn_loader_unref(busy.loader);
+}
+
 /* ---- waiting ----------------------------------------------------------------------- */
 
 static void on_signal(int number)
@@ -444,8 +501,9 @@ int main(void)
 	test_wrong(data);
 	test_records();
 	test_fork(data);
+	test_fork_drops(data);
 	test_signal(data);
 	tarn_data_free(data);
 	datasets_end(corpora);
-	return done(CONFIGURATIONS + 1 + 6 + 7 + 2 + 7 + 26 + 2 + 2 + 2);
+	return done(CONFIGURATIONS + 1 + 6 + 7 + 2 + 7 + 26 + 2 + 2 + 1 + 2);
 }
