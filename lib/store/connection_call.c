@@ -78,13 +78,11 @@ static int64_t turn(struct connection *c, int64_t deadline)
 }
 
 /* With the lock held. A thread that was not run for long may find the time over
- * and its answer in the socket, or it arrives soon. */
-static void look_once_more(struct connection *c, bool stalled)
+ * and its answer in the socket. */
+static void look_once_more(struct connection *c)
 {
-	int64_t ms = stalled ? CONNECTION_LISTEN_MS : CONNECTION_NAP_MS;
-
-	if (stalled || c->receiving)
-		connection_turn(c, clock_ms() + ms);
+	if (c->receiving)
+		connection_turn(c, clock_ms() + CONNECTION_NAP_MS);
 	connection_catch_up(c);
 }
 
@@ -92,7 +90,7 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 	struct wire_message *ret)
 {
 	int64_t deadline = clock_ms() + timeout_ms, stall = 0;
-	bool late = false;
+	bool longer = false, late = false;
 	int r = -1;
 
 	pthread_mutex_lock(&c->lock);
@@ -117,14 +115,18 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 				"parent, which made it before fork()",
 				c->peer);
 			break;
-		} else if (late) {
-			r = 0;
-		} else if (clock_ms() >= deadline) {
-			late = true;
-			look_once_more(c, stall);
-		} else {
+		} else if (clock_ms() < deadline) {
 			stall = turn(c, deadline);
 			deadline += stall;
+		} else if (stall && !longer) {
+			/* Once: the answer may come soon, now that all run. */
+			longer = true;
+			deadline = clock_ms() + CONNECTION_LISTEN_MS;
+		} else if (!late) {
+			late = true;
+			look_once_more(c);
+		} else {
+			r = 0;
 		}
 	}
 	pthread_mutex_unlock(&c->lock);

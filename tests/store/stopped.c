@@ -57,8 +57,9 @@ static int end(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The request comes, the client stops for so long, goes on, and is answered. */
-static int stopped(int timeout_ms, int stopped_ms, int answer_ms)
+/* The request comes, the client stops for so long, goes on, and is answered: after
+ * an answer to a call that it has given up, if that is wanted. */
+static int stopped(int timeout_ms, int stopped_ms, int answer_ms, bool other)
 {
 	struct wire_message m = {0};
 	pid_t pid = begin(timeout_ms);
@@ -71,7 +72,11 @@ static int stopped(int timeout_ms, int stopped_ms, int answer_ms)
 	usleep((useconds_t)stopped_ms * 1000);
 	on = seconds();
 	kill(pid, SIGCONT);
-	usleep((useconds_t)answer_ms * 1000);
+	usleep((useconds_t)answer_ms * 500);
+	if (other && wire_send(theirs,
+			     WIRE_OUT(WIRE_PONG, m.serial + 1, NULL, 0)) < 0)
+		diag("the client is gone");
+	usleep((useconds_t)answer_ms * 500);
 	if (wire_send(theirs, WIRE_OUT(WIRE_PONG, m.serial, NULL, 0)) < 0)
 		diag("the client is gone");
 	took = seconds() - on;
@@ -90,10 +95,12 @@ static void judge(int r, double most, const char *what)
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
-	judge(stopped(6000, 8000, 1500), 4,
+	judge(stopped(6000, 8000, 1500, false), 4,
 		"a call that was stopped goes on waiting");
-	judge(stopped(1000, 2000, 100), 0.5,
+	judge(stopped(1000, 2000, 100, false), 0.5,
 		"one whose time is over looks once more, for a while");
+	judge(stopped(1000, 2000, 200, true), 0.5,
+		"what comes first for others does not end that while");
 	is_int(ETIMEDOUT, end(begin(1000)), "one that nobody answers gives up");
-	return done(3);
+	return done(4);
 }
