@@ -229,6 +229,7 @@ static int at_end(struct tarn_loader *l)
 static int next(struct tarn_loader *l, int timeout_ms, tarn_batch **ret)
 {
 	uint64_t position = loader_position(l);
+	int64_t until = clock_ms() + timeout_ms;
 	bool rest;
 	uint32_t left = REPEATED * l->slots;
 	int r = AGAIN;
@@ -238,9 +239,12 @@ static int next(struct tarn_loader *l, int timeout_ms, tarn_batch **ret)
 	rest = l->batch > l->end - position;
 	/* Each time something was dropped that is of no use; more comes
 	 * soon, or from a process that errs, without an end. */
-	for (; r == AGAIN; left--)
+	for (; r == AGAIN; left--) {
 		r = rest || !left ? read_now(l, position, ret)
 				  : get(l, position, timeout_ms, ret);
+		if (timeout_ms > 0)
+			timeout_ms = (int)MAX(until - clock_ms(), 0);
+	}
 	if (r >= 0)
 		atomic_store_explicit(&l->position,
 			rest ? l->end : position + l->batch,

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tarn/tarn.h>
 
@@ -356,6 +357,69 @@ static void test_hostile(tarn_data *data)
 	}
 }
 
+/* ---- time ------------------------------------------------------------------------------- */
+
+enum { OLD = 20, OLD_US = 100000 };
+
+static void *publish_old(void *arg)
+{
+	for (int i = 0; i < OLD; i++) {
+		publish(arg, (uint64_t)i * BATCH, 0);
+		usleep(OLD_US);
+	}
+	return NULL;
+}
+
+/* The loader's channels, to take part in. */
+static void open_both(tarn_channel **items, tarn_channel **turn)
+{
+	char name[100] = "", other[110];
+
+	must(tarn_channel_list(store, "train/", look, name));
+	snprintf(other, sizeof(other), "%s/turn", name);
+	must(tarn_channel_open(store, name, NULL, items));
+	must(tarn_channel_open(store, other, NULL, turn));
+	must(tarn_channel_join(*items, TARN_CHANNEL_PRODUCER));
+	must(tarn_channel_join(*turn, TARN_CHANNEL_PRODUCER));
+}
+
+/* One that has the turn publishes slowly what was before. */
+static void test_time(tarn_data *data)
+{
+	struct tarn_loader_options a = options_of(0, 1);
+	tarn_channel *items, *turn;
+	tarn_loader *loader;
+	tarn_batch *batch;
+	tarn_slot *slot;
+	pthread_t thread;
+	double began, took;
+	bool right = true;
+
+	a.ahead = OLD;
+	a.from = OLD * BATCH;
+	loader = open_loader(data, &a);
+	open_both(&items, &turn);
+	tarn_loader_unref(loader);
+	must(tarn_channel_acquire(turn, -1, &slot));
+	loader = open_loader(data, &a);
+	if (pthread_create(&thread, NULL, publish_old, items))
+		bail("no thread");
+	began = seconds();
+	is_int(-ETIMEDOUT, tarn_loader_next(loader, 5 * OLD_US / 2000, &batch),
+		"nothing comes but what was before");
+	took = seconds() - began;
+	if (!ok(took < 1.0, "the wait ends when its time is over"))
+		diag("it took %.1f s", took);
+	tarn_slot_abandon(slot);
+	do /* they share the slots */
+		right = batches_next(loader, data, &a) && right;
+	while (pthread_tryjoin_np(thread, NULL) == EBUSY);
+	ok(right, "the loader goes on afterwards");
+	tarn_channel_unref(items);
+	tarn_channel_unref(turn);
+	tarn_loader_unref(loader);
+}
+
 int main(void)
 {
 	struct tarn_data_options options = datasets_options(15, NULL);
@@ -376,9 +440,10 @@ int main(void)
 	test_ends(data);
 	test_others(data);
 	test_hostile(data);
+	test_time(data);
 	tarn_data_free(data);
 	tarn_store_unref(store);
 	daemon_stop(&server);
 	datasets_end(corpora);
-	return done(2 * 8 + 7 + 9 + 6 + 4 + 10 + 7);
+	return done(2 * 8 + 7 + 9 + 6 + 4 + 10 + 7 + 3);
 }
