@@ -7,26 +7,35 @@
 #include "python/module.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
-
-/* How long a wait may miss Ctrl-C, in milliseconds. */
-#define SLICE_MS 50
 
 /* ---- locks ---------------------------------------------------------- */
 
-/* In slices, between which signals are looked for. */
-static int lock_slices(
-	tarn_tensor *tensor, enum tarn_lock mode, double deadline)
+/* Without the GIL. */
+static int look_for_signals(void *arg)
 {
-	int left, r;
+	PyThreadState **state = arg;
+	int r;
+
+	PyEval_RestoreThread(*state);
+	r = PyErr_CheckSignals();
+	*state = PyEval_SaveThread();
+	return r < 0 ? -EINTR : 0;
+}
+
+/* In one wait: between two, a writer would let readers in. */
+static int lock_until(tarn_tensor *tensor, enum tarn_lock mode, double deadline)
+{
+	int r;
 
 	do {
-		left = deadline_slice(deadline, SLICE_MS);
-		Py_BEGIN_ALLOW_THREADS
-		r = tarn_tensor_lock(tensor, mode, left);
-		Py_END_ALLOW_THREADS
-		if (r == -ETIMEDOUT && PyErr_CheckSignals() < 0)
-			return r;
+		int left = deadline_slice(deadline, INT_MAX);
+		PyThreadState *state = PyEval_SaveThread();
+
+		r = tarn_tensor_lock_while(
+			tensor, mode, left, look_for_signals, &state);
+		PyEval_RestoreThread(state);
 	} while (r == -ETIMEDOUT && !deadline_passed(deadline));
 	return r;
 }
@@ -45,7 +54,7 @@ static PyObject *lock(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 		optional_flag(given[0], &write) < 0 ||
 		deadline_argument(given[1], &deadline) < 0)
 		return NULL;
-	r = lock_slices(tensor_of(self),
+	r = lock_until(tensor_of(self),
 		write ? TARN_LOCK_WRITE : TARN_LOCK_READ, deadline);
 	if (PyErr_Occurred())
 		return NULL;

@@ -38,6 +38,7 @@
 
 #define NAP_FIRST_NS 20000ull
 #define NAP_LAST_NS 1000000ull /* the longest delay of a hand-over; picked */
+#define LOOK_NS 50000000ull    /* a signal is noticed no later; picked */
 
 /* ---- forks ----------------------------------------------------------- */
 
@@ -223,7 +224,29 @@ static void nap(struct file_lock *lock, uint64_t until)
 	pthread_cond_timedwait(&lock->freed, &lock->lock, &t);
 }
 
-static int take(struct file_lock *lock, bool write, int timeout_ms)
+struct caller {
+	int (*look)(void *arg); /* NULL: it does not look */
+	void *arg;
+	uint64_t at; /* when it looks next */
+};
+
+/* It may do anything, such as to lock another tensor, or to fork: so it does that
+ * without the mutex. */
+static int let_look(struct file_lock *lock, struct caller *caller, uint64_t now)
+{
+	int r;
+
+	if (!caller->look || now < caller->at)
+		return 0;
+	caller->at = now + LOOK_NS;
+	pthread_mutex_unlock(&lock->lock);
+	r = caller->look(caller->arg);
+	pthread_mutex_lock(&lock->lock);
+	return r;
+}
+
+static int take(struct file_lock *lock, bool write, int timeout_ms,
+	struct caller *caller)
 {
 	uint64_t length = NAP_FIRST_NS, now = clock_ns(CLOCK_MONOTONIC);
 	uint64_t deadline = timeout_ms < 0
@@ -232,6 +255,7 @@ static int take(struct file_lock *lock, bool write, int timeout_ms)
 	char waiter;
 	int r;
 
+	caller->at = now + LOOK_NS;
 	for (;;) {
 		r = write ? try_write(lock, &waiter) : try_read(lock);
 		if (r != -EAGAIN)
@@ -244,6 +268,9 @@ static int take(struct file_lock *lock, bool write, int timeout_ms)
 				timeout_ms);
 			break;
 		}
+		r = let_look(lock, caller, now);
+		if (r)
+			break;
 		nap(lock, MIN(now + length, deadline));
 		length = MIN(length * 2, NAP_LAST_NS);
 	}
@@ -251,8 +278,10 @@ static int take(struct file_lock *lock, bool write, int timeout_ms)
 	return r;
 }
 
-int file_lock_take(struct file_lock *lock, bool write, int timeout_ms)
+int file_lock_take_while(struct file_lock *lock, bool write, int timeout_ms,
+	int (*look)(void *arg), void *arg)
 {
+	struct caller caller = {.look = look, .arg = arg};
 	int r;
 
 	pthread_mutex_lock(&lock->lock);
@@ -264,9 +293,14 @@ int file_lock_take(struct file_lock *lock, bool write, int timeout_ms)
 			"lock: a process that may only read it may lock it "
 			"only for reading");
 	else
-		r = take(lock, write, timeout_ms);
+		r = take(lock, write, timeout_ms, &caller);
 	pthread_mutex_unlock(&lock->lock);
 	return r;
+}
+
+int file_lock_take(struct file_lock *lock, bool write, int timeout_ms)
+{
+	return file_lock_take_while(lock, write, timeout_ms, NULL, NULL);
 }
 
 int file_lock_give(struct file_lock *lock)

@@ -36,5 +36,10 @@ void file_lock_set_fd(struct file_lock *lock, int fd);
  * read-only; -EDEADLK: this thread holds it for writing. Each with a
  * sentence. */
 int file_lock_take(struct file_lock *lock, bool write, int timeout_ms);
+/* The same. Unless it is NULL, look is called about every 50 ms of the wait,
+ * without a mutex: what it returns, unless that is 0, ends the wait, and is
+ * returned. A waiting writer keeps its place meanwhile. */
+int file_lock_take_while(struct file_lock *lock, bool write, int timeout_ms,
+	int (*look)(void *arg), void *arg);
 /* Releases it. -EPERM: this thread cannot have taken it. */
 int file_lock_give(struct file_lock *lock);

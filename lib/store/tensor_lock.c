@@ -74,7 +74,8 @@ static int want_fd(struct shared_storage *shared, struct file_lock *lock)
 	return 0;
 }
 
-int tarn_tensor_lock(tarn_tensor *tensor, enum tarn_lock mode, int timeout_ms)
+int tarn_tensor_lock_while(tarn_tensor *tensor, enum tarn_lock mode,
+	int timeout_ms, int (*look)(void *arg), void *arg)
 {
 	struct shared_storage *shared = store_storage_of(tensor->storage);
 	struct file_lock *lock;
@@ -88,8 +89,14 @@ int tarn_tensor_lock(tarn_tensor *tensor, enum tarn_lock mode, int timeout_ms)
 	if (r >= 0)
 		r = want_fd(shared, lock);
 	if (r >= 0)
-		r = file_lock_take(lock, mode == TARN_LOCK_WRITE, timeout_ms);
+		r = file_lock_take_while(
+			lock, mode == TARN_LOCK_WRITE, timeout_ms, look, arg);
 	return r;
+}
+
+int tarn_tensor_lock(tarn_tensor *tensor, enum tarn_lock mode, int timeout_ms)
+{
+	return tarn_tensor_lock_while(tensor, mode, timeout_ms, NULL, NULL);
 }
 
 int tarn_tensor_unlock(tarn_tensor *tensor)

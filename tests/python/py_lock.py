@@ -89,6 +89,47 @@ kill(pid)
 t.lock(True, 10)
 kit.ok(True, "the lock of a process that was killed is free")
 t.unlock()
+
+
+def read_on():
+    """Reads most of the time, until it is killed."""
+    mine = store["words"]
+
+    def run():
+        while True:
+            with_it.set()
+            mine.lock()
+            time.sleep(.2)
+            mine.unlock()
+    with_it = threading.Event()
+    threading.Thread(target=run).start()
+    with_it.wait()
+
+
+def count_on():
+    while not counted:
+        sum(range(1000))
+
+
+# Another thread has the GIL most of the time: whenever it were needed between two
+# waits, the readers would be faster.
+counted = []
+counter = threading.Thread(target=count_on)
+pids = []
+for _ in range(4):
+    pids.append(child(read_on))
+    time.sleep(.05)
+counter.start()
+try:
+    kit.equal(t.lock(True, 10), None, "a writer waits for the readers that are "
+              "there, and not for those that come later")
+    t.unlock()
+except TimeoutError as e:
+    kit.ok(False, "a writer waits for no readers that come later", str(e))
+counted.append(True)
+counter.join()
+for pid in pids:
+    kill(pid)
 kit.raises(ValueError, "no number", "a timeout is a number", t.lock, False,
            float("nan"))
 store.publish("sealed", tarn.zeros((4,), "I64"))

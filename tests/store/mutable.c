@@ -256,8 +256,17 @@ static void test_what_locks(tarn_store *store)
 	must(tarn_store_remove(store, "sealed"));
 }
 
+/* The third time something has come. */
+static int look(void *arg)
+{
+	int *looks = arg;
+
+	return ++*looks == 3 ? -EINTR : 0;
+}
+
 static void test_lock(tarn_store *store)
 {
+	int looks = 0;
 	tarn_tensor *t = publish(store, "lock", N, TARN_CREATE_MUTABLE), *view;
 	struct other o;
 
@@ -279,6 +288,10 @@ static void test_lock(tarn_store *store)
 	is_int(0, ask(&o, 'w'), "a writer takes the lock");
 	is_int(-ETIMEDOUT, tarn_tensor_lock(t, TARN_LOCK_READ, 50),
 		"a reader waits for the writer");
+	is_int(-EINTR,
+		tarn_tensor_lock_while(t, TARN_LOCK_WRITE, -1, look, &looks),
+		"a wait ends when its caller has seen something");
+	is_int(3, looks, "the caller looks again and again");
 	other_kill(&o);
 	is_int(0, tarn_tensor_lock(t, TARN_LOCK_WRITE, 0),
 		"the lock is free at once when its writer is killed");
@@ -400,5 +413,5 @@ int main(int argc, char **argv)
 	test_restart(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(55);
+	return done(57);
 }

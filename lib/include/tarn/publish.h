@@ -146,6 +146,17 @@ TARN_PUBLIC int tarn_tensor_lock(tarn_tensor *tensor, enum tarn_lock mode,
 TARN_PUBLIC int tarn_tensor_unlock(tarn_tensor *tensor)
 	TARN_NONNULL(1);
 
+/*
+ * As tarn_tensor_lock, for callers that have to look for something meanwhile, such
+ * as for signals: look, unless it is NULL, is called about every 50 ms of the wait,
+ * in this thread. What it returns, unless that is 0, ends the wait, and is
+ * returned. A writer that asks in short waits instead lets readers in between them,
+ * and may never be alone.
+ */
+TARN_PUBLIC int tarn_tensor_lock_while(tarn_tensor *tensor, enum tarn_lock mode,
+	int timeout_ms, int (*look)(void *arg), void *arg)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif
