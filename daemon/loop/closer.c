@@ -24,6 +24,8 @@
  * The launcher is cloned while the owner has one thread and knows all that it
  * has mapped; later neither would be true. Closers are cloned from the
  * launcher, so they have none of the pool's memory either.
+ *
+ * tests/models/closer.pml is the model of the queue.
  */
 #include "daemon/loop/closer.h"
 
@@ -92,7 +94,11 @@ static long futex(_Atomic uint32_t *word, int op, uint32_t value)
  * take it first: then the one behind it is tried. */
 static int take(struct closer *c, uint32_t *ret_put)
 {
-	uint32_t taken = atomic_load_explicit(&c->taken, memory_order_relaxed);
+	/* Acquire, as where the exchange fails: pairs with the release of
+	 * another closer's exchange, which has read put before. So put, read
+	 * behind it, is never less than taken; if it were, what was never put
+	 * would be taken: the number of a descriptor in use. */
+	uint32_t taken = atomic_load_explicit(&c->taken, memory_order_acquire);
 	int fd;
 
 	do {
@@ -104,9 +110,9 @@ static int take(struct closer *c, uint32_t *ret_put)
 		fd = atomic_load_explicit(
 			&c->fds[taken % QUEUE_SIZE], memory_order_relaxed);
 		/* Release: pairs with the acquire load in queued: the slot
-		 * was read before it is written again. */
+		 * was read before it is written again; and as above. */
 	} while (!atomic_compare_exchange_weak_explicit(&c->taken, &taken,
-		taken + 1, memory_order_release, memory_order_relaxed));
+		taken + 1, memory_order_acq_rel, memory_order_acquire));
 	return fd;
 }
 

@@ -2,6 +2,7 @@
 MODELS_SCRIPT_TESTS = \
 	tests/models/notify.sh \
 	tests/models/channel.sh \
+	tests/models/closer.sh \
 	tests/models/lease.sh \
 	tests/models/lease_broken.sh \
 	tests/models/names.sh \
@@ -17,6 +18,7 @@ EXTRA_DIST += \
 	tests/models/README \
 	tests/models/notify.pml \
 	tests/models/channel.pml \
+	tests/models/closer.pml \
 	tests/models/lease.pml \
 	tests/models/resume.pml \
 	tests/models/ring.pml \
