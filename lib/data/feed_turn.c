@@ -214,7 +214,10 @@ static void *run(void *arg)
 	struct feed *s = arg;
 	int r = 0;
 
-	while (r >= 0 && !feed_flag(&s->stop) && !is_end(s, feed_wanted(s))) {
+	/* Where it cannot read it ends, until its rank joins again: it would
+	 * only try the same all the time. */
+	while (r >= 0 && !feed_flag(&s->stop) && !feed_flag(&s->broken) &&
+		!is_end(s, feed_wanted(s))) {
 		/* All was published that its rank will want. */
 		if (is_end(s, go_on(s)))
 			rest();

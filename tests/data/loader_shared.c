@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -420,6 +421,41 @@ static void test_time(tarn_data *data)
 	tarn_loader_unref(loader);
 }
 
+/* ---- ended channels --------------------------------------------------------------------- */
+
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* The feed's channel is closed while its rank is busy with something else. */
+static void test_closed(tarn_data *data)
+{
+	const struct tarn_loader_options a = options_of(0, 1);
+	tarn_loader *loader = open_loader(data, &a);
+	tarn_channel *items, *turn;
+	bool right = true;
+	double spent;
+
+	ok(batches_next(loader, data, &a), "a rank reads from its feed");
+	open_both(&items, &turn);
+	must(tarn_channel_close(items));
+	spent = cpu_seconds();
+	sleep(2);
+	spent = cpu_seconds() - spent;
+	if (!ok(spent < 0.2, "a process that cannot read for others rests"))
+		diag("it took %.1f s of CPU in 2 s", spent);
+	for (int i = 0; i < 20; i++)
+		right = batches_next(loader, data, &a) && right;
+	ok(right, "its rank goes on without them");
+	tarn_channel_unref(items);
+	tarn_channel_unref(turn);
+	tarn_loader_unref(loader);
+}
+
 int main(void)
 {
 	struct tarn_data_options options = datasets_options(15, NULL);
@@ -441,9 +477,10 @@ int main(void)
 	test_others(data);
 	test_hostile(data);
 	test_time(data);
+	test_closed(data);
 	tarn_data_free(data);
 	tarn_store_unref(store);
 	daemon_stop(&server);
 	datasets_end(corpora);
-	return done(2 * 8 + 7 + 9 + 6 + 4 + 10 + 7 + 3);
+	return done(2 * 8 + 7 + 9 + 6 + 4 + 10 + 7 + 3 + 3);
 }
