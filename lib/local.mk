@@ -396,6 +396,7 @@ lib_libcore_la_SOURCES = \
 	lib/data/batch.h \
 	lib/data/batch_plan.c \
 	lib/data/dataset.c \
+	lib/data/dataset_fork.c \
 	lib/data/dataset.h \
 	lib/data/feed.c \
 	lib/data/feed.h \

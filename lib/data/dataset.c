@@ -227,6 +227,7 @@ static tarn_data *new_data(const struct tarn_data_options *o)
 	data->shape = (struct data_shape) {
 		.windows = o->windows, .seq_len = o->seq_len};
 	pthread_mutex_init(&data->lock, NULL);
+	data_fork_add(data);
 	return data;
 }
 
@@ -234,6 +235,7 @@ tarn_data *tarn_data_free(tarn_data *data)
 {
 	if (!data)
 		return NULL;
+	data_fork_remove(data);
 	for (size_t i = 0; i < data->n_streams; i++) {
 		data_table_end(&data->streams[i].table);
 		tarn_data_source_unref(data->streams[i].source);

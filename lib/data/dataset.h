@@ -49,7 +49,12 @@ struct tarn_data {
 	pthread_mutex_t lock; /* of the plans */
 	struct data_plan_entry plans[DATA_PLANS];
 	uint64_t uses;
+	struct tarn_data *next, *before; /* of all: dataset_fork.c */
 };
+
+/* So that a forked child can use it. */
+void data_fork_add(struct tarn_data *data);
+void data_fork_remove(struct tarn_data *data);
 
 /* How many documents make a group. */
 uint32_t data_table_group(const struct tarn_data_options *options,

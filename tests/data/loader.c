@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -437,6 +438,52 @@ static void test_fork_drops(tarn_data *data)
 	tarn_loader_unref(busy.loader);
 }
 
+/* A child reads samples of its own, while threads that it does not have read. */
+static bool child_reads(tarn_data *data, uint64_t position)
+{
+	struct tarn_data_info info;
+	struct tarn_data_request request = {.document = false};
+	struct tarn_data_sample sample;
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		alarm(10);
+		tarn_data_info(data, &info);
+		request.size = info.sample_bytes;
+		request.tokens = malloc(request.size);
+		_exit(tarn_data_get(data, position, &request, &sample) < 0);
+	}
+	waitpid(pid, &status, 0);
+	return status == 0;
+}
+
+static void test_fork_reads(void)
+{
+	const struct tarn_loader_options options = {
+		.global_batch = 1, .ahead = 4, .keeps = true};
+	struct tarn_data_options o = datasets_options(0, NULL);
+	struct busy busy;
+	pthread_t thread;
+	tarn_data *data;
+	uint64_t n = 0;
+
+	for (int i = 0; o.windows != TARN_WINDOWS_PACKED; i++)
+		o = datasets_options(i, NULL);
+	data = datasets_open(&o);
+	busy = (struct busy) {.loader = open_loader(data, &options)};
+	if (pthread_create(&thread, NULL, be_busy, &busy))
+		bail("no thread");
+	while (n < 500 && child_reads(data, n * 7919))
+		n++;
+	atomic_store(&busy.stop, true);
+	pthread_join(thread, NULL);
+	is_int(500, (int64_t)n,
+		"children read from the dataset of their parent");
+	tarn_loader_unref(busy.loader);
+	tarn_data_free(data);
+}
+
 /* ---- waiting ----------------------------------------------------------------------- */
 
 static void on_signal(int number)
@@ -502,8 +549,9 @@ int main(void)
 	test_records();
 	test_fork(data);
 	test_fork_drops(data);
+	test_fork_reads();
 	test_signal(data);
 	tarn_data_free(data);
 	datasets_end(corpora);
-	return done(CONFIGURATIONS + 1 + 6 + 7 + 2 + 7 + 26 + 2 + 2 + 1 + 2);
+	return done(CONFIGURATIONS + 1 + 6 + 7 + 2 + 7 + 26 + 2 + 2 + 2 + 2);
 }
