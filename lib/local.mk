@@ -396,12 +396,13 @@ lib_libcore_la_SOURCES = \
 	lib/data/batch.h \
 	lib/data/batch_plan.c \
 	lib/data/dataset.c \
-	lib/data/dataset_fork.c \
 	lib/data/dataset.h \
 	lib/data/feed.c \
 	lib/data/feed.h \
 	lib/data/feed_name.c \
 	lib/data/feed_turn.c \
+	lib/data/fork_lock.c \
+	lib/data/fork_lock.h \
 	lib/data/get.c \
 	lib/data/index.c \
 	lib/data/key.h \

@@ -226,8 +226,7 @@ static tarn_data *new_data(const struct tarn_data_options *o)
 	data->out_width = data_token_width(data->options.dtype);
 	data->shape = (struct data_shape) {
 		.windows = o->windows, .seq_len = o->seq_len};
-	pthread_mutex_init(&data->lock, NULL);
-	data_fork_add(data);
+	fork_lock_init(&data->lock);
 	return data;
 }
 
@@ -235,7 +234,6 @@ tarn_data *tarn_data_free(tarn_data *data)
 {
 	if (!data)
 		return NULL;
-	data_fork_remove(data);
 	for (size_t i = 0; i < data->n_streams; i++) {
 		data_table_end(&data->streams[i].table);
 		tarn_data_source_unref(data->streams[i].source);
@@ -243,7 +241,7 @@ tarn_data *tarn_data_free(tarn_data *data)
 	for (size_t i = 0; i < DATA_PLANS; i++)
 		data_plan_end(&data->plans[i].plan);
 	tarn_data_mixture_free(data->mixture);
-	pthread_mutex_destroy(&data->lock);
+	fork_lock_end(&data->lock);
 	free(data->streams);
 	free(data->text);
 	free(data);

@@ -2,8 +2,7 @@
 /* A dataset: sources, how their samples are cut, in which order they come. */
 #pragma once
 
-#include <pthread.h>
-
+#include "lib/data/fork_lock.h"
 #include "lib/data/plan.h"
 #include "lib/data/source.h"
 
@@ -46,15 +45,10 @@ struct tarn_data {
 	uint64_t row_bytes;         /* where samples are rows */
 	char *text; /* the configuration, a line for each thing */
 	uint64_t hash[2];
-	pthread_mutex_t lock; /* of the plans */
+	struct fork_lock lock; /* of the plans */
 	struct data_plan_entry plans[DATA_PLANS];
 	uint64_t uses;
-	struct tarn_data *next, *before; /* of all: dataset_fork.c */
 };
-
-/* So that a forked child can use it. */
-void data_fork_add(struct tarn_data *data);
-void data_fork_remove(struct tarn_data *data);
 
 /* How many documents make a group. */
 uint32_t data_table_group(const struct tarn_data_options *options,

@@ -203,7 +203,7 @@ static int planned(struct tarn_data *data, const struct place *place,
 
 	i = place->sample - t->before[group];
 	pieces->first_document = group * t->group;
-	pthread_mutex_lock(&data->lock);
+	pthread_mutex_lock(&data->lock.mutex);
 	r = plan_of(data, place, group, &plan);
 	/* A table that was given may be another's. */
 	if (r >= 0 && i >= plan->n_whole + plan->n_packed)
@@ -215,7 +215,7 @@ static int planned(struct tarn_data *data, const struct place *place,
 	pieces->plan = r < 0 ? NULL : plan;
 	if (r >= 0)
 		r = data_plan_pieces(plan, &data->shape, i, add_piece, pieces);
-	pthread_mutex_unlock(&data->lock);
+	pthread_mutex_unlock(&data->lock.mutex);
 	return r;
 }
 

@@ -8,11 +8,10 @@
  */
 #pragma once
 
-#include <pthread.h>
-
 #include <tarn/data.h>
 
 #include "base/identity.h"
+#include "lib/data/fork_lock.h"
 
 #define SHARD_INDEX_MAGIC 0x31786469726174b5u
 
@@ -54,7 +53,7 @@ struct data_shards {
 	size_t n;
 	struct data_shard *at;
 	uint64_t n_records;
-	pthread_mutex_t lock; /* of what is open */
+	struct fork_lock lock; /* of what is open */
 	size_t open, open_max;
 	uint64_t uses;
 };

@@ -88,7 +88,7 @@ struct data_shards *data_shards_free(struct data_shards *shards)
 		data_shard_close(&shards->at[i]);
 		free(shards->at[i].path);
 	}
-	pthread_mutex_destroy(&shards->lock);
+	fork_lock_end(&shards->lock);
 	free(shards->at);
 	free(shards);
 	return NULL;
@@ -162,7 +162,7 @@ int data_shards_use(struct data_shards *shards, size_t i,
 	struct data_shard *shard = &shards->at[i];
 	int r = 0;
 
-	pthread_mutex_lock(&shards->lock);
+	pthread_mutex_lock(&shards->lock.mutex);
 	if (!shard->storage)
 		r = open_again(shards, shard);
 	if (r >= 0) {
@@ -171,7 +171,7 @@ int data_shards_use(struct data_shards *shards, size_t i,
 		if (ret_index)
 			*ret_index = tarn_tensor_ref(shard->index);
 	}
-	pthread_mutex_unlock(&shards->lock);
+	pthread_mutex_unlock(&shards->lock.mutex);
 	return r;
 }
 

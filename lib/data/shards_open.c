@@ -288,7 +288,7 @@ int data_shards_open(const char *const *paths, size_t n,
 		free(shards);
 		return tarn_fail(ENOMEM, "data: no memory for %zu shards", n);
 	}
-	pthread_mutex_init(&shards->lock, NULL);
+	fork_lock_init(&shards->lock);
 	shards->open_max = open_max();
 	for (; r >= 0 && shards->n < n; shards->n++) {
 		shards->at[shards->n].path = strdup(paths[shards->n]);

@@ -245,6 +245,39 @@ static void *read_some(void *arg)
 	return NULL;
 }
 
+/* A child reads a record, while a thread that it does not have reads others. */
+static bool child_reads(const tarn_data_source *s, uint64_t i)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		alarm(10);
+		_exit(!read_one(s, i));
+	}
+	waitpid(pid, &status, 0);
+	return status == 0;
+}
+
+static void test_fork(const tarn_data_source *s, uint64_t n)
+{
+	struct reading r = {.source = s, .n = n, .step = 997};
+	bool good = true;
+	int i;
+
+	if (pthread_create(&r.thread, NULL, read_some, &r) != 0)
+		bail("no thread");
+	for (i = 0; good && i < 300; i++) {
+		good = child_reads(s, (uint64_t)i * 7919 % n);
+		if (pthread_tryjoin_np(r.thread, NULL) == 0 &&
+			pthread_create(&r.thread, NULL, read_some, &r) != 0)
+			bail("no thread");
+	}
+	pthread_join(r.thread, NULL);
+	if (!ok(good && r.good, "children read while a thread reads"))
+		diag("after %d", i);
+}
+
 static void test_threads(const tarn_data_source *s, uint64_t n)
 {
 	struct reading readings[4];
@@ -317,6 +350,7 @@ static void test_shards(void)
 			  : "indexes are kept beside shards");
 		if (k)
 			test_threads(s, n);
+		test_fork(s, n);
 		tarn_data_source_unref(s);
 	}
 	for (int i = 0; i < SHARDS; i++) {
@@ -385,5 +419,5 @@ int main(void)
 	test_large();
 	test_crowd();
 	test_shards();
-	return done(7 + 8 + 3 + 1 + 11);
+	return done(7 + 8 + 3 + 1 + 13);
 }

@@ -464,7 +464,7 @@ struct tarn_data_options {
  * Opens a dataset of n sources, of which it keeps references, in milliseconds, or
  * as long as it takes to read the lengths of all documents where windows need
  * them. options are copied. All calls of a dataset may be made by any number of
- * threads at once.
+ * threads at once, and in forked children.
  *
  * -EINVAL: an option is wrong, a source has no tokens, or none of a sample's size;
  * -E2BIG: too many sources; -EMEDIUMTYPE: a table is not the source's; -EBADMSG:
