@@ -25,8 +25,9 @@ static PyObject *one_shard(tarn_file *shard)
 	if (!bytes)
 		return NULL;
 	if (fstat(tarn_file_fd(shard), &st) < 0) {
+		PyErr_SetFromErrno(PyExc_OSError);
 		Py_DECREF(bytes);
-		return PyErr_SetFromErrno(PyExc_OSError);
+		return NULL;
 	}
 	return Py_BuildValue("(NLLN)",
 		PyUnicode_DecodeFSDefault(tarn_file_path(shard)),

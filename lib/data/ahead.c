@@ -120,7 +120,8 @@ static bool give(struct ahead *a)
 		/* Relaxed: others look at the number. */
 		atomic_fetch_add_explicit(
 			&a->job->counts->parts, 1, memory_order_relaxed);
-		a->over = a->ended |= place->give(place->arg, a->first) < 0;
+		if (place->give(place->arg, a->first) < 0)
+			a->over = a->ended = true;
 		shift(a);
 		if (a->ended)
 			return false;
