@@ -403,6 +403,17 @@ kit.ok(same(stores["b"].snapshot(prefix + "/half").torch(),
             {f"{prefix}/half/h": tensors()["half/h"]}),
        "another process of a node finds a tensor by its name")
 
+# More pieces of memory than are published each as a storage of its own.
+pieces = [stores["a"].create((64,), "U8") for _ in range(70)]
+for i, piece in enumerate(pieces):
+    piece[:] = i
+stores["a"].publish_set("pieces", {f"{i}": p for i, p in enumerate(pieces)})
+found = nodes._own({f"{i}": stores["a"][f"pieces/{i}"] for i in range(70)})
+kit.equal([n for n, t in found.items() if t.tolist() != [int(n)] * 64], [],
+          "tensors whose memories were copied into one storage keep their bytes")
+del pieces, piece, found
+stores["a"].publish({}, replace="pieces/")
+
 seen = ranks(2, "reader_test", "replaced_test")
 kit.equal(seen["reader"], [1] * 2, "after an error no further chunk is read")
 kit.equal(seen["replaced"], [["ValueError", True]] * 2,

@@ -431,13 +431,15 @@ def _own(tensors):
         if not t.size:
             found[name] = t.cow(own=True)
             continue
-        flat = (t if t.ndim else t.unsqueeze(0)).bitcast("U8")
-        whole = next((mine for theirs, mine in private
-                      if _tarn.same_storage(theirs, t)), None)
+        theirs = (t if t.ndim else t.unsqueeze(0)).bitcast("U8").storage()
+        whole = next((mine for other, mine in private
+                      if _tarn.same_storage(other, t)), None)
         if whole is None:
-            whole = flat.storage().cow(own=True)
+            whole = theirs.cow(own=True)
             if whole.size > t.nbytes:
                 private.append((t, whole))
-        at = flat.offset
+        # Not its offset, which counts from where the publisher's memory began:
+        # that is anywhere in a storage into which several were copied.
+        at = t.data_ptr() - theirs.data_ptr()
         found[name] = whole[at:at + t.nbytes].bitcast(t.dtype).reshape(t.shape)
     return found
