@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Tensors that the same nodes need: one piece of memory on each of these, of
+    """Tensors that the same nodes need: on each of these a part of its memory, of
     size bytes. places: the first byte in it of each tensor; chunks: what each node
     reads."""
     nodes: tuple
@@ -61,9 +61,19 @@ class Plan(NamedTuple):
         """The shares that a node needs, with their numbers."""
         return [(i, s) for i, s in enumerate(self.shares) if node in s.nodes]
 
+    def begins(self, node):
+        """The first byte of each share in a node's memory, by its number. It is one
+        piece, since few can be published at once."""
+        found, end = {}, 0
+        for i, share in self.of(node):
+            found[i] = -(-end // ALIGN) * ALIGN
+            end = found[i] + share.size
+        return found
+
     def size(self, node):
         """Bytes of a node's memory."""
-        return sum(s.size for _, s in self.of(node))
+        return max((begin + self.shares[i].size
+                    for i, begin in self.begins(node).items()), default=0)
 
     def reads(self, node):
         """All chunks that a node reads, each with its share's number, in the order

@@ -254,6 +254,9 @@ def parts_test(r):
 
     load("parts", wants[r.rank])
     r.say("parts names", sorted(r.store.names("parts")))
+    r.say("one piece", tarn.same_storage(
+        r.store["parts/w"], r.store["parts/b" if r.node == "a" else
+                                    "parts/half/h"]))
     load("parts again", wants[r.rank])
     load("other parts", wants[3 - r.rank])
     load("no parts", set(), "nothing")
@@ -468,6 +471,8 @@ kit.equal(seen["parts names"],
           [[f"parts/{n}" for n in (".fields", *names)]
            for names in [("b", "w")] * 2 + [("half/h", "none", "w")] * 2],
           "each node has the tensors that its ranks want")
+kit.equal(seen["one piece"], [True] * 4,
+          "a node has one piece of memory, of which any number can be published")
 kit.equal(seen["parts again"], [[True, 0]] * 4,
           "a second load of the same parts reads nothing")
 kit.equal(([s[0] for s in seen["other parts"]],

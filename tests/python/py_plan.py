@@ -118,6 +118,10 @@ p = plan(whole, 2, [None, {"b"}])
 kit.equal([(p.bytes_read(n), p.bytes_needed(n)) for n in (0, 1)],
           [(4 * MIB, 8 * MIB), (4 * MIB, 5 * MIB)],
           "a node that alone needs much reads less of what all need")
+p = plan([Extent("a", 0, 0, 5), Extent("b", 0, 5, 7)], 2, [{"a"}, {"a", "b"}])
+kit.equal([(p.begins(n), p.size(n)) for n in (0, 1)],
+          [({1: 0}, 5), ({0: 0, 1: _plan.ALIGN}, _plan.ALIGN + 5)],
+          "the shares of a node are in one piece of memory")
 p = plan(whole, 2, [set(), {"b"}])
 kit.equal((p.bytes_read(0), p.size(0), p.size(1)), (0, 0, 5 * MIB),
           "what no node needs is neither read nor has a place")

@@ -242,8 +242,9 @@ def _exchange(plan, me, memories, reader, ring_of, deadline):
 
 
 def _room(local, me, record):
-    """Memory that is not published yet, by the numbers of this node's shares. What
-    can never be published is not to be read, and sent, first."""
+    """Memory that is not published yet: parts of one piece, by the numbers of this
+    node's shares. What can never be published is not to be read, and sent, first.
+    """
     size = local.plan.size(me)
     try:
         budget = local.store.status()["budget"]
@@ -252,8 +253,9 @@ def _room(local, me, record):
                 errno.ENOSPC, f"{VERB}: {local.source.path} has {size:,} "
                 f"bytes, and the daemon at {local.store.socket} has a budget of "
                 f"{budget:,}; start tarnd with a larger --budget")
-        return {i: local.store.create((max(share.size, 1),), "U8")
-                for i, share in local.plan.of(me)}
+        memory = local.store.create((max(size, 1),), "U8")
+        return {i: memory[begin:begin + local.plan.shares[i].size]
+                for i, begin in local.plan.begins(me).items()}
     except Exception as e:  # all ranks are to raise it
         _fail(record, e)
         return {}
