@@ -90,23 +90,27 @@ class Plan(NamedTuple):
 
 
 def _users(extents, nodes, needs):
-    """The nodes that need each tensor, by its name."""
-    everyone = tuple(range(nodes))
+    """The nodes that need each tensor, by its name. Files have many tensors, and
+    jobs many nodes: as bits of a number until here, each set once."""
     if needs is None:
-        return {e.name: everyone for e in extents}
+        return dict.fromkeys((e.name for e in extents), tuple(range(nodes)))
     if len(needs) != nodes:
         raise ValueError(f"plan: {len(needs)} nodes say what they need, of "
                          f"{nodes}")
-    known = {e.name for e in extents}
-    needs = [None if names is None else set(names) for names in needs]
-    for node, names in enumerate(needs):
-        lacking = sorted((names or set()) - known)
-        if lacking:
-            raise KeyError(f"plan: node {node} needs {lacking[0]!r}, which the "
-                           "file does not have")
-    return _together(extents, {
-        e.name: {n for n in everyone if needs[n] is None or e.name in needs[n]}
-        for e in extents})
+    for node, marks in enumerate(needs):
+        if len(marks) != len(extents):
+            raise ValueError(f"plan: node {node} says of {len(marks)} tensors "
+                             f"whether it needs them, of {len(extents)}")
+    marks, sets = b"".join(needs), {}
+    found = _together(extents, {
+        e.name: int.from_bytes(marks[i::len(extents)], "little")
+        for i, e in enumerate(extents)})
+    for name, number in found.items():
+        if number not in sets:
+            sets[number] = tuple(n for n, mark in enumerate(
+                number.to_bytes(nodes, "little")) if mark)
+        found[name] = sets[number]
+    return found
 
 
 def _in_order(extents):
@@ -114,15 +118,16 @@ def _in_order(extents):
 
 
 def _together(extents, users):
-    """Tensors that share bytes of a file are needed wherever one of them is."""
-    found, file, end, nodes = {}, None, 0, set()
+    """Tensors that share bytes of a file are needed wherever one of them is. users
+    are numbers, in which each node has bits of its own."""
+    found, file, end, all_users = {}, None, 0, [0]
     for e in _in_order(extents):
         if file != e.file or e.offset >= end:
-            file, end, nodes = e.file, e.offset, set()
-        nodes |= users[e.name]
+            file, end, all_users = e.file, e.offset, [0]
+        all_users[0] |= users[e.name]
         end = max(end, e.offset + e.size)
-        found[e.name] = nodes  # which grows with those that follow
-    return {name: tuple(sorted(nodes)) for name, nodes in found.items()}
+        found[e.name] = all_users  # to which those that follow add theirs
+    return {name: all_users[0] for name, all_users in found.items()}
 
 
 def _place(extents, users):
@@ -160,17 +165,16 @@ def _quotas(nodes, size, load):
     """How much of size bytes each of these nodes reads, so that they have read
     equally much afterwards if that is possible: who has read least is filled
     up first."""
-    quotas = dict.fromkeys(nodes, 0)
-    order, filled, left = sorted(nodes, key=lambda n: (load[n], n)), 0, size
-    while left and filled < len(order):
+    order, filled, bytes_ = sorted(nodes, key=lambda n: (load[n], n)), 0, size
+    # The first so many are filled up to one level, which the next one is above.
+    while filled < len(order) and \
+            (not filled or load[order[filled]] * filled < bytes_):
+        bytes_ += load[order[filled]]
         filled += 1
-        level = load[order[filled]] if filled < len(order) else None
-        for i, node in enumerate(order[:filled]):
-            room = left // (filled - i) + bool(left % (filled - i))
-            if level is not None:
-                room = min(room, level - load[node] - quotas[node])
-            quotas[node] += room
-            left -= room
+    level, rest = divmod(bytes_, filled)
+    quotas = dict.fromkeys(nodes, 0)
+    for i, node in enumerate(order[:filled]):
+        quotas[node] = level - load[node] + (i < rest)
     return quotas
 
 
@@ -207,10 +211,9 @@ def _chunks(runs, quotas, chunk):
 
 
 def plan(extents, nodes, needs=None, *, chunk=CHUNK):
-    """The Plan for so many nodes. needs has the names that each node needs, or
-    None for all of them; None in place of it: all nodes need all. Two tensors
-    of one file may share bytes. KeyError: a name is needed that no extent has.
-    """
+    """The Plan for so many nodes. needs has a byte for each extent, in their
+    order, from each node: 1, it needs that tensor, or 0; None: all nodes need all.
+    Two tensors of one file may share bytes."""
     if nodes < 1 or chunk < ALIGN:
         raise ValueError(f"plan: {nodes} nodes and chunks of {chunk} bytes; at "
                          f"least 1 and {ALIGN} are wanted")

@@ -5,11 +5,12 @@ reaches it, and is read once, by a node that needs it; the nodes read equally
 much, and never the same page. For files, nodes and needs drawn at random."""
 import random
 import sys
+import time
 
 import py_kit as kit
 
 from tarn import _plan
-from tarn._plan import Extent, plan
+from tarn._plan import Extent
 
 CHUNK = 1 << 16
 draw = random.Random(17)
@@ -27,6 +28,13 @@ def draw_file():
         found.append(Extent(f"t{i}", file, offset, size, unit))
         offset += size
     return found
+
+
+def plan(extents, nodes, needs=None, **options):
+    """needs: the names that each node needs, or None for all of them."""
+    return _plan.plan(extents, nodes, needs and [
+        bytes(names is None or e.name in names for e in extents)
+        for names in needs], **options)
 
 
 def draw_needs(extents, nodes):
@@ -140,10 +148,23 @@ kit.equal(plan([], 3).shares, [], "a file without tensors needs no reader")
 kit.raises(ValueError, "shares bytes",
            "shared bytes that cannot be aligned for both are refused", plan,
            [Extent("x", 0, 0, 8), Extent("y", 0, 1, 4, 4)], 1)
-kit.raises(KeyError, "node 1 needs 'c'",
-           "a name that the file lacks is refused", plan, whole, 2,
-           [None, {"c"}])
+kit.raises(ValueError, "node 1 says of 1 tensors",
+           "needs of some tensors alone are refused", _plan.plan, whole, 2,
+           [b"\1\1", b"\1"])
 kit.raises(ValueError, "0 nodes", "no nodes are refused", plan, whole, 0)
 kit.raises(ValueError, "1 nodes say", "needs of some nodes alone are refused",
            plan, whole, 2, [None])
+
+# ---- many nodes ----
+MANY = 400
+many = [Extent(f"{i}", 0, i * MIB, MIB, 4) for i in range(MANY)]
+begin = time.process_time()
+p = _plan.plan(many, MANY, [draw.randbytes(MANY).translate(
+    bytes(b < 230 for b in range(256))) for _ in range(MANY)])
+took = time.process_time() - begin
+loads = [p.bytes_read(n) for n in range(MANY)]
+kit.equal(sum(loads), MANY * MIB, "many nodes read many shares once")
+kit.ok(max(loads) - min(loads) < MIB, "each about as much", (min(loads),
+                                                             max(loads)))
+kit.ok(took < 2, "the time of a plan is no square of the nodes", took)
 sys.exit(kit.finish())

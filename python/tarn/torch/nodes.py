@@ -347,12 +347,15 @@ class _Group:
                 for m, n in zip(self._firsts, self.nodes)]
 
     def needs(self, local):
-        """The names that each node needs: those that one of its ranks wants."""
-        wanted, found = set(local.wanted), [set() for _ in self.nodes]
-        said = self._everyone().share(bytes(n in wanted for n in local.names))
+        """What each node needs, that which one of its ranks wants: a byte for each
+        tensor of the file, 1 or 0."""
+        wanted, n = set(local.wanted), len(local.names)
+        said = self._everyone().share(
+            bytes(name in wanted for name in local.names))
+        found = [0] * len(self.nodes)
         for node, marks in zip(self._node_of, said):
-            found[node].update(n for n, mark in zip(local.names, marks) if mark)
-        return found
+            found[node] |= int.from_bytes(marks, "little")
+        return [marks.to_bytes(n, "little") for marks in found]
 
     def sums(self, mine):
         """What the nodes' first ranks say in as many bytes."""
@@ -417,7 +420,8 @@ def load(path, group, *, name=None, node=None, store=None, timeout=300,
     needs, said, read = None, members.nodes, 0
     if not members.want_all:
         needs = members.needs(local)
-        local.needed = [n for n in local.names if n in needs[members.me]]
+        local.needed = [n for n, mark in zip(local.names, needs[members.me])
+                        if mark]
         said = members.tell({"has": local.has()})
     if not all(n["has"] for n in said):
         local.plan = _plan.plan(local.source.extents, len(said), needs)
