@@ -269,6 +269,9 @@ def parts_test(r):
     r.say("map", [same(seen, {"w": tensors(2)["w"][1:3],
                               "none": torch.zeros(0, 3),
                               "one": torch.tensor(7)}), "map/b" in r.store])
+    node, r.node = r.node, f"node {r.rank}"
+    load("one store", wants[r.rank], "one store")
+    r.node = node
     r.fail("differs within", path_of("mn"[r.rank == 1] + ".safetensors"),
            name="within")
     r.fail("no such part", path, views={"x": "[0]"} if r.rank == 3 else None,
@@ -489,6 +492,8 @@ kit.equal(seen["of all"], [[True, 0]] * 4,
           "parts of a set that has all are there")
 kit.equal(seen["map"], [[True, False]] * 4,
           "a mapping leaves out what it says None of")
+kit.equal([s[0] for s in seen["one store"]], [True] * 4,
+          "nodes that have one store publish what all of them want")
 failed(seen["differs within"], "ValueError",
        ["different files", "m.safetensors", "n.safetensors"],
        "another file on a second rank of a node is an error on all", 4)

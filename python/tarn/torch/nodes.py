@@ -309,6 +309,12 @@ def _same_bytes(plan, nodes, sums):
                     "way; load it again")
 
 
+def _names_of(record):
+    """Whose names a node's set has: all NUMA nodes of a pool have the same."""
+    device, inode, user, pool, _ = record["store"]
+    return record["boot"], device, inode, pool or user
+
+
 class _Group:
     """The ranks that load one file, as this rank sees them."""
 
@@ -347,15 +353,17 @@ class _Group:
                 for m, n in zip(self._firsts, self.nodes)]
 
     def needs(self, local):
-        """What each node needs, that which one of its ranks wants: a byte for each
-        tensor of the file, 1 or 0."""
+        """What each node needs, that which one of its ranks wants, or one of another
+        node that publishes the same set: a byte for each tensor of the file, 1 or 0.
+        """
         wanted, n = set(local.wanted), len(local.names)
         said = self._everyone().share(
             bytes(name in wanted for name in local.names))
-        found = [0] * len(self.nodes)
+        sets = [_names_of(record) for record in self.nodes]
+        found = dict.fromkeys(sets, 0)
         for node, marks in zip(self._node_of, said):
-            found[node] |= int.from_bytes(marks, "little")
-        return [marks.to_bytes(n, "little") for marks in found]
+            found[sets[node]] |= int.from_bytes(marks, "little")
+        return [found[names].to_bytes(n, "little") for names in sets]
 
     def sums(self, mine):
         """What the nodes' first ranks say in as many bytes."""
