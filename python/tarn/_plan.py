@@ -10,6 +10,7 @@ reaches the others from there. Tensors that the same nodes need are a share; its
 bytes are divided among these nodes so that all read equally much, as far as
 what they need allows. What a node reads of a share is contiguous.
 """
+import math
 from typing import NamedTuple
 
 # Where two readers meet, in bytes of the file: no page is read twice.
@@ -18,6 +19,10 @@ ALIGN = 4096
 # Of a tensor in memory, where the file's own order would leave it on an address
 # that is no multiple of its elements. A cache line.
 PLACE = 64
+
+# Of a share in the memory of its node: pages, and whole packs of F6, of which four
+# elements have three bytes.
+BEGIN = 3 * ALIGN
 
 # What is read and sent at a time: a node sends one chunk while it reads the
 # next. Picked.
@@ -33,7 +38,7 @@ class Extent(NamedTuple):
     file: int
     offset: int
     size: int
-    unit: int = 1  # bytes of an element
+    unit: int = 1  # bytes of an element, or of the fewest that fill bytes
 
 
 class Chunk(NamedTuple):
@@ -66,7 +71,7 @@ class Plan(NamedTuple):
         piece, since few can be published at once."""
         found, end = {}, 0
         for i, share in self.of(node):
-            found[i] = -(-end // ALIGN) * ALIGN
+            found[i] = -(-end // BEGIN) * BEGIN
             end = found[i] + share.size
         return found
 
@@ -144,12 +149,13 @@ def _place(extents, users):
         if last and last[:2] == [nodes, e.file] and \
                 e.offset <= last[4] + GAP:
             at = last[3] + e.offset - last[2]
-        if at is None or at % max(e.unit, 1):
+        if at is None or at % e.unit:
             if last and last[1] == e.file and e.offset < last[4]:
                 raise ValueError(
                     f"plan: {e.name!r} shares bytes of the file with another "
                     "tensor that begins between two of its elements")
-            at = -(-tops.get(nodes, 0) // PLACE) * PLACE
+            place = math.lcm(PLACE, e.unit)
+            at = -(-tops.get(nodes, 0) // place) * place
             last = [nodes, e.file, e.offset, at, e.offset]
             runs.setdefault(nodes, []).append(last)
         last[4] = max(last[4], e.offset + e.size)

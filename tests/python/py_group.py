@@ -113,6 +113,13 @@ def formats_test(r):
     r.say("npy", [same(found, {"a": torch.arange(9.)}), read])
     found, read = r.load(path_of("model.safetensors.index.json"))
     r.say("index", [same(found, tensors()), read])
+    path = path_of("small.safetensors")
+    for views in None, lambda n, t: None if n == "e" and r.rank else t:
+        found, _ = nodes.load(path, dist.group.WORLD, node=r.node, views=views,
+                              name=f"small{views is None}")
+        file = tarn.open(path)
+        r.say("small", [n for n, t in found.items()
+                        if not tarn.equal(t, file[n])])
     found, read = r.load(path_of("empty.safetensors"))
     r.say("empty", [same(found, {}), read])
 
@@ -370,6 +377,11 @@ save_file(tensors(4), path_of("written.safetensors"))
 save_file({}, path_of("empty.safetensors"))
 save_file({"w": torch.zeros(25 << 20)}, path_of("large.safetensors"))
 tarn.save(path_of("a.npy"), tarn.arange(9.))
+small = [tarn.tensor([1., 2., 3., 4.] * 3, "F6_E2M3"), tarn.tensor([1., 2.], "F4"),
+         tarn.tensor(5, "U8"), tarn.tensor([3., 4.], "F4"),
+         tarn.tensor([[4., 3., 2., 1.]], "F6_E3M2"), tarn.tensor([2, 3], "I16"),
+         tarn.zeros((2, 0), "C64")]
+tarn.save(path_of("small.safetensors"), dict(zip("abcdefg", small)))
 parts = {"p1.safetensors": ["w"],
          "p2.safetensors": ["b", "half/h", "none", "one"]}
 for part, names in parts.items():
@@ -404,6 +416,8 @@ kit.equal(sum(s[1] for s in seen["npy"]), 36,
           "a small file is read once, too")
 kit.equal([s[0] for s in seen["index"]], [True] * 2, "shards are loaded")
 kit.equal(sum(s[1] for s in seen["index"]), BYTES, "shards are read once")
+kit.equal(seen["small"], [[]] * 2,
+          "tensors of less than a byte an element are loaded")
 kit.equal(seen["empty"], [[True, 0]] * 2, "a file without tensors is loaded")
 kit.ok(same(stores["b"].snapshot(prefix + "/half").torch(),
             {f"{prefix}/half/h": tensors()["half/h"]}),

@@ -23,7 +23,7 @@ def draw_file():
         if draw.random() < .1:
             file, offset = file + 1, 0
         offset += draw.choice((0, 0, 0, 5, 10000))
-        unit = draw.choice((1, 2, 4, 8))
+        unit = draw.choice((1, 2, 3, 4, 8))
         size = unit * draw.choice((0, 1, 7, 1000, 50000))
         found.append(Extent(f"t{i}", file, offset, size, unit))
         offset += size
@@ -69,7 +69,7 @@ def fault(extents, nodes, needs, p):
             if len(places) > 1:
                 return f"{e} has the places {places} on node {node}"
             if is_needed(needs, node, e.name) and not any(
-                    at % e.unit == 0 and
+                    (p.begins(node)[i] + at) % e.unit == 0 and
                     got[node][i][at:at + e.size] == b"\1" * e.size
                     for i, at in places):
                 return f"node {node} lacks {e}, which is at {places}"
@@ -128,7 +128,7 @@ kit.equal([(p.bytes_read(n), p.bytes_needed(n)) for n in (0, 1)],
           "a node that alone needs much reads less of what all need")
 p = plan([Extent("a", 0, 0, 5), Extent("b", 0, 5, 7)], 2, [{"a"}, {"a", "b"}])
 kit.equal([(p.begins(n), p.size(n)) for n in (0, 1)],
-          [({1: 0}, 5), ({0: 0, 1: _plan.ALIGN}, _plan.ALIGN + 5)],
+          [({1: 0}, 5), ({0: 0, 1: _plan.BEGIN}, _plan.BEGIN + 5)],
           "the shares of a node are in one piece of memory")
 p = plan(whole, 2, [set(), {"b"}])
 kit.equal((p.bytes_read(0), p.size(0), p.size(1)), (0, 0, 5 * MIB),

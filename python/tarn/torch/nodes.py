@@ -16,7 +16,6 @@ the others fail at once and with that error, not with a timeout.
 import errno
 import hashlib
 import json
-import math
 import os
 import socket
 import threading
@@ -47,7 +46,7 @@ class _Source:
                     "safetensors")
             self.extents.append(_plan.Extent(
                 name, shard, offset, size,
-                max(1, math.ceil(self.file[name].itemsize))))
+                self.file[name].itemsize.as_integer_ratio()[0]))
 
     def size(self):
         return sum(s[1] for s in self.shards)
