@@ -233,12 +233,13 @@ static PyObject *equal(
 	return r < 0 ? raise_view(r) : PyBool_FromLong(r);
 }
 
-/* Whole pages of private memory; it is a hint, and no kernel need take it. */
+/* Whole pages of private memory. The kernel takes none that are locked. */
 static PyObject *spare(PyObject *module, PyObject *object)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	const tarn_tensor *t;
 	uintptr_t begin, end;
+	int r = 0;
 
 	(void)module;
 	if (!is_tensor(object)) {
@@ -248,16 +249,16 @@ static PyObject *spare(PyObject *module, PyObject *object)
 	t = tensor_of(object);
 	if (tarn_storage_kind(tarn_tensor_storage(t)) != TARN_STORAGE_OWNED ||
 		!tarn_layout_is_contiguous(tarn_tensor_layout(t)))
-		Py_RETURN_NONE;
+		Py_RETURN_FALSE;
 	begin = (uintptr_t)tarn_tensor_data(t);
 	end = (begin + (uintptr_t)tarn_layout_nbytes(tarn_tensor_layout(t))) &
 	      ~(page - 1);
 	begin = (begin + page - 1) & ~(page - 1);
 	Py_BEGIN_ALLOW_THREADS
 	if (begin < end)
-		madvise((void *)begin, end - begin, MADV_FREE);
+		r = madvise((void *)begin, end - begin, MADV_FREE);
 	Py_END_ALLOW_THREADS
-	Py_RETURN_NONE;
+	return PyBool_FromLong(r == 0);
 }
 
 static PyObject *same_storage(
@@ -279,7 +280,8 @@ PyMethodDef copy_functions[] = {
 	{"_spare", EXPORT(spare), METH_O,
 		"_spare(t, /)\n--\n\nThe kernel may have the pages of its "
 		"bytes, of which nothing is to be\nread until they are written "
-		"again: memory that tarn has allocated."},
+		"again: memory that tarn has allocated. False: it\nwill not "
+		"have them, as those of a process that locks its memory."},
 	{"same_storage", EXPORT(same_storage), FAST,
 		"same_storage(a, b, /)\n--\n\nAre both views of one storage?"},
 	{0},

@@ -29,10 +29,10 @@ class _Spare:
         return places
 
     def give(self, copies):
-        """copies: nobody uses them any more."""
+        """copies: nobody uses them any more. Those that the kernel cannot have are
+        not kept."""
         flats = [t.reshape(-1).bitcast("U8") for t in copies if _is_whole(t)]
-        for t in flats:
-            _tarn._spare(t)
+        flats = [t for t in flats if _tarn._spare(t)]
         with self._lock:
             for t in flats:
                 self._places.setdefault(t.nbytes, []).append(t)

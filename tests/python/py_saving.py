@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """tarn.save in the background: the file has the tensors as they were at the
 call, the call does not wait for the file, and an error is told."""
+import ctypes
 import gc
 import os
 import subprocess
@@ -117,6 +118,15 @@ tarn.save(other, {"x": tarn.arange(3), "z": x[::2]}, background=True).wait()
 kit.equal((tarn.open(other)["x"].tolist(), tarn.open(other)["z"].tolist(),
            sorted(_saving._spare._places)), ([0, 1, 2], [0., 0.], [8, 24]),
           "what is not used again is given back")
+locked = tarn.zeros((32 << 10,), "U8")
+libc = ctypes.CDLL(None)
+if libc.mlock(ctypes.c_void_p(locked.data_ptr()), ctypes.c_size_t(32 << 10)):
+    kit.skipped("locked memory is not kept", "no memory may be locked here")
+else:
+    _saving._spare.give([locked])
+    kit.ok(locked.nbytes not in _saving._spare._places,
+           "memory that the kernel cannot have, since it is locked, is not kept")
+    libc.munlock(ctypes.c_void_p(locked.data_ptr()), ctypes.c_size_t(32 << 10))
 child = os.fork()
 if child == 0:
     tarn.save(other, {"x": tarn.arange(4)}, background=True).wait()
