@@ -83,6 +83,14 @@ class Failing(dcp.DefaultSavePlanner):
         raise RuntimeError("out of order")
 
 
+class Empty(dcp.DefaultSavePlanner):
+    """What is no tensor has no bytes."""
+
+    def resolve_data(self, write_item):
+        found = super().resolve_data(write_item)
+        return io.BytesIO() if isinstance(found, io.BytesIO) else found
+
+
 class FailingLate(Failing):
     """It fails at the second."""
 
@@ -189,6 +197,26 @@ def saves_many(store):
     dcp.load(found, checkpoint_id="many", storage_reader=TarnReader())
     kit.ok(same(found, state), "500 tensors are saved and loaded")
     store.publish({}, replace="many/")
+
+
+def saves_odd(store):
+    """Tensors of which two elements are a byte, and objects of no bytes."""
+    half = getattr(torch, "float4_e2m1fn_x2", None)
+    if half is None:
+        kit.skipped("tensors of F4 are saved and loaded", "torch has no F4")
+    else:
+        x = torch.arange(6, dtype=torch.uint8).reshape(2, 3)
+        dcp.save({"x": x.view(half)}, checkpoint_id="odd",
+                 storage_writer=TarnWriter())
+        found = {"x": torch.zeros_like(x).view(half)}
+        dcp.load(found, checkpoint_id="odd", storage_reader=TarnReader())
+        kit.ok(same(found["x"].view(torch.uint8), x),
+               "tensors of F4 are saved and loaded")
+    dcp.save({"x": torch.ones(3), "n": 7}, checkpoint_id="odd", planner=Empty(),
+             storage_writer=TarnWriter())
+    kit.equal((store["odd/x"].tolist(), store["odd/n"].shape), ([1.] * 3, (0,)),
+              "an object that has no bytes is saved")
+    store.publish({}, replace="odd/")
 
 
 def saves_later():
@@ -338,6 +366,7 @@ def main():
     parsed()
     saves(store)
     saves_many(store)
+    saves_odd(store)
     saves_later()
     fails(store)
     distrusts(store)

@@ -155,11 +155,16 @@ def _resolved(item, planner):
     """The name of what a planner has for an item, and its tensor."""
     data, fqn = planner.resolve_data(item), item.index.fqn
     if item.type == WriteItemType.BYTE_IO:
-        return dcp_metadata.name_of(fqn), torch.frombuffer(
-            bytearray(data.getvalue()), dtype=torch.uint8)
+        return dcp_metadata.name_of(fqn), _bytes_in_torch(data.getvalue())
     about = item.tensor_data
     return dcp_metadata.name_of(fqn, about.chunk, about.size), \
         _checked(fqn, data)
+
+
+def _bytes_in_torch(data):
+    # frombuffer refuses to make a tensor of no elements.
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else \
+        torch.empty(0, dtype=torch.uint8)
 
 
 def _checked(fqn, tensor):
@@ -315,6 +320,14 @@ def _check_piece(name, snapshot, chunk, dtype):
     if name not in snapshot:
         raise ValueError(f"there is no {name!r}")
     tensor = snapshot[name]
-    if tensor.shape != tuple(chunk.sizes) or tensor.dtype != dtype:
+    if _in_torch(tensor) != (dtype, tuple(chunk.sizes)):
         raise ValueError(f"{name!r} is {tensor.dtype} {tensor.shape}, not "
                          f"{dtype} {tuple(chunk.sizes)}")
+
+
+def _in_torch(tensor):
+    """Its dtype and its shape: two elements of F4 are one of PyTorch's."""
+    if tensor.dtype != "F4":
+        return tensor.dtype, tensor.shape
+    return getattr(torch, _conversions.TORCH["F4"][0], None), \
+        (*tensor.shape[:-1], *(n // 2 for n in tensor.shape[-1:]))
