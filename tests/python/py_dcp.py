@@ -258,6 +258,12 @@ def fails(store):
     kit.raises(RuntimeError, "[1, 2]", "ranks with two checkpoints",
                TarnReader("later").prepare_global_plan,
                [plan, dcp.LoadPlan([], storage_data=2)])
+    plans = [dcp.SavePlan(["of a rank"])] * 63 + [dcp.SavePlan([])] * 9
+    writer = TarnWriter("later")
+    kit.ok(writer.prepare_global_plan(plans) is plans, "63 ranks have parts")
+    kit.raises(ValueError, "64 ranks", "parts that cannot be published at once are "
+               "refused before they are copied", writer.prepare_global_plan,
+               plans + plans[:1])
     kit.raises(dcp.api.CheckpointException, "to_dense",
                "a tensor without strides", dcp.save,
                {"s": torch.eye(2).to_sparse()}, checkpoint_id="sparse",

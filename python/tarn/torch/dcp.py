@@ -34,6 +34,8 @@ __all__ = ["TarnReader", "TarnWriter"]
 
 METADATA = "@metadata"
 STAGED_TTL = 3600  # seconds that tensors of a save that never ends stay
+# Of one save: 64 storages can be published at once, and one has the metadata.
+RANKS_MAX = 63
 ALIGN = 64  # bytes, of a tensor in the memory of its rank; a cache line
 
 
@@ -96,7 +98,8 @@ class TarnWriter(_Storage, StorageWriter):
     of a checkpoint appear in one moment, when each rank has copied its part,
     and an older checkpoint of the same prefix is gone in that moment; after an
     error the older one is there as it was. ValueError: names below the prefix
-    are not of a checkpoint, and would be lost."""
+    are not of a checkpoint, and would be lost; or more than 63 ranks have parts
+    to save."""
 
     def set_up_storage_writer(self, is_coordinator, *args, **kwargs):
         if kwargs.get("use_collectives", True) is False:
@@ -109,6 +112,13 @@ class TarnWriter(_Storage, StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans):
+        ranks = sum(1 for plan in plans if plan.items)
+        if ranks > RANKS_MAX:
+            raise ValueError(
+                f"{self.checkpoint_id!r}: {ranks} ranks have parts to save, and "
+                f"the parts of {RANKS_MAX} can be published in one moment; save "
+                "in groups of fewer ranks (process_group=), each with a "
+                "checkpoint_id of its own")
         return plans
 
     def write_data(self, plan, planner):
