@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tarn/snapshot.h>
+
 #include "base/checked.h"
 #include "mpi/load.h"
 #include "mpi/type.h"
@@ -169,19 +171,55 @@ static char *name_of(const struct load *load, size_t i, bool whole)
 	return asprintf(&text, "%s/%s", load->prefix, name) < 0 ? NULL : text;
 }
 
+/* Of this version of the file, and of one publication: what a refit or another
+ * one has changed since then is not the file's. The fields are the last item. */
+static int check_items(const struct load *load, const struct tarn_snapshot *s)
+{
+	tarn_set_fields *fields;
+	const char *version;
+	int r = tarn_set_fields_of(s->items[s->n - 1].tensor, &fields);
+
+	if (r < 0)
+		return r;
+	version = tarn_set_fields_get(fields, FIELD);
+	if (tarn_set_fields_count(fields) != 1 || !version ||
+		strcmp(version, load->version) != 0)
+		r = tarn_error_set(ESTALE,
+			"'%s' is another version of the file", load->prefix);
+	tarn_set_fields_free(fields);
+	for (size_t i = 0; r >= 0 && i < s->n; i++)
+		if (s->items[i].commit != s->items[s->n - 1].commit)
+			r = tarn_error_set(ESTALE,
+				"'%s' was published after the file was loaded",
+				s->items[i].name);
+	return r;
+}
+
 int load_has(const struct load *load)
 {
-	struct tarn_set_field field = field_of(load);
 	size_t n = tarn_file_count(load->source.file);
-	int r = n ? tarn_set_check(load->store, load->prefix, &field, 1) : 0;
+	_cleanup_free_ char **names = calloc(n + 1, sizeof(*names));
+	struct tarn_snapshot *s = NULL;
+	int r = names ? 0 : tarn_error_set(ENOMEM, "out of memory");
 
-	for (size_t i = 0; r >= 0 && i < n; i++) {
-		_cleanup_free_ char *name = name_of(load, i, true);
-		uint64_t version;
-
-		r = name ? tarn_store_version(load->store, name, &version)
-			 : tarn_error_set(ENOMEM, "out of memory");
+	if (!n)
+		return r;
+	for (size_t i = 0; r >= 0 && i <= n; i++) {
+		if (i < n)
+			names[i] = name_of(load, i, true);
+		else if (asprintf(&names[i], "%s/" TARN_SET_FIELDS,
+				 load->prefix) < 0)
+			names[i] = NULL;
+		r = names[i] ? 0 : tarn_error_set(ENOMEM, "out of memory");
 	}
+	if (r >= 0)
+		r = tarn_store_snapshot_names(
+			load->store, (const char *const *)names, n + 1, &s);
+	if (r >= 0)
+		r = check_items(load, s);
+	tarn_snapshot_free(s);
+	for (size_t i = 0; names && i <= n; i++)
+		free(names[i]);
 	return r;
 }
 

@@ -7,9 +7,9 @@
 
 #include <tarn/snapshot.h>
 
-/* {name: Tensor} and {name: version}; snapshot is freed. */
-static int fill(
-	const struct tarn_snapshot *s, PyObject *tensors, PyObject *versions)
+/* {name: Tensor}, {name: version} and {name: commit}. */
+static int fill(const struct tarn_snapshot *s, PyObject *tensors,
+	PyObject *versions, PyObject *commits)
 {
 	int r = 0;
 
@@ -19,14 +19,17 @@ static int fill(
 		PyObject *tensor =
 			tensor_wrap_consume(tarn_tensor_ref(item->tensor));
 		PyObject *version = PyLong_FromUnsignedLongLong(item->version);
+		PyObject *commit = PyLong_FromUnsignedLongLong(item->commit);
 
-		if (!name || !tensor || !version ||
+		if (!name || !tensor || !version || !commit ||
 			PyDict_SetItem(tensors, name, tensor) < 0 ||
-			PyDict_SetItem(versions, name, version) < 0)
+			PyDict_SetItem(versions, name, version) < 0 ||
+			PyDict_SetItem(commits, name, commit) < 0)
 			r = -1;
 		Py_XDECREF(name);
 		Py_XDECREF(tensor);
 		Py_XDECREF(version);
+		Py_XDECREF(commit);
 	}
 	return r;
 }
@@ -34,13 +37,15 @@ static int fill(
 static PyObject *hand_out(const struct tarn_snapshot *s)
 {
 	PyObject *tensors = PyDict_New(), *versions = PyDict_New();
-	PyObject *found = NULL;
+	PyObject *commits = PyDict_New(), *found = NULL;
 
-	if (tensors && versions && fill(s, tensors, versions) >= 0)
-		found = Py_BuildValue("KOO", (unsigned long long)s->commit,
-			tensors, versions);
+	if (tensors && versions && commits &&
+		fill(s, tensors, versions, commits) >= 0)
+		found = Py_BuildValue("KOOO", (unsigned long long)s->commit,
+			tensors, versions, commits);
 	Py_XDECREF(tensors);
 	Py_XDECREF(versions);
+	Py_XDECREF(commits);
 	return found;
 }
 
@@ -86,7 +91,8 @@ static PyObject *take_names(tarn_store *store, PyObject *tuple)
 	return found;
 }
 
-/* Of a prefix, or of a tuple of names: (commit, tensors, versions). */
+/* Of a prefix, or of a tuple of names: (commit, tensors, versions,
+ * commits). */
 static PyObject *take(PyObject *self, PyObject *what)
 {
 	const char *prefix;

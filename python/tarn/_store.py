@@ -175,8 +175,9 @@ class Snapshot(_Whole):
     Tensors that stays as it is when others are published afterwards. It holds
     all of them as long as it, or one of them, is held."""
 
-    def __init__(self, commit, tensors, versions):
+    def __init__(self, commit, tensors, versions, commits=None):
         self._commit, self._tensors, self._versions = commit, tensors, versions
+        self._commits = commits  # which has published each, of a snapshot
 
     def __getitem__(self, name):
         try:

@@ -78,6 +78,12 @@ load 4 2 insists "$PWD/m.st" set4
 is "4 8800027" "$(grep -c '0 differ of 5' <<<"$out") $((
 	$(sed -n 's/.* \([0-9]*\) read.*/+ \1/p' <<<"$out")))" \
 	"if one rank wants it fresh all read it again"
+safetensors other.st '{"b":{"dtype":"U8","shape":[13],"data_offsets":[0,13]}}' 13
+"$TARN" load --socket "$XDG_RUNTIME_DIR/n0/tarnd.sock" other.st --name set4 >/dev/null
+load 4 2 load "$PWD/m.st" set4
+is "4 8800027" "$(grep -c '0 differ of 5' <<<"$out") $((
+	$(sed -n 's/.* \([0-9]*\) read.*/+ \1/p' <<<"$out")))" \
+	"a set in which another tensor was published is read again"
 load 3 1 load "$PWD/../files/./small.st"
 is "${PWD#/}/small.st/x" "$(names "${PWD#/}/" | awk '{ print $1 }' | sort -u |
 	grep -v fields)" "without a name the set is called after the path"

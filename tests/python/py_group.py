@@ -106,6 +106,12 @@ def first_test(r):
                       views=lambda n, t: t[:2] if n == "w" else None)
     r.say("views", same(named, {"w": tensors()["w"][:2]}))
     r.say("named", "named/w" in r.store)
+    dist.barrier()
+    if r.rank == 1:
+        with r.store.refit(path.strip("/")) as f:
+            f.put("w", torch.zeros(1024, 1024))
+    found, read = r.load(path)
+    r.say("refitted", [same(found, tensors()), read > 0])
 
 
 def formats_test(r):
@@ -409,6 +415,8 @@ kit.equal(seen["names"],
           "the set is published under the file's path on each node")
 kit.equal(seen["again"], [[True, 0]] * 2,
           "a second load reads nothing, and sees no private write")
+kit.equal(seen["refitted"], [[True, True]] * 2,
+          "a set that a refit has changed is no more the file's")
 kit.equal(seen["views"], [True] * 2, "views choose what a rank gets")
 kit.equal(seen["named"], [True] * 2, "a name may be given")
 kit.equal([s[0] for s in seen["npy"]], [True] * 2, ".npy files are loaded")

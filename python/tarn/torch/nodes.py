@@ -133,6 +133,11 @@ class _Local:
                 f"where {fields} are wanted: another version of the file, or "
                 "other tensors of it, were loaded meanwhile; load it again, or "
                 "give another name=")
+        # A refit, or a plain publication, changes tensors and leaves that field.
+        if len(set(found._commits.values())) > 1:
+            raise ValueError(
+                f"{VERB}: tensors of {self.prefix!r} were published after the "
+                "file was loaded; load it again, or give another name=")
         return {name: found[f"{self.prefix}/{name}"] for name in names}
 
 
