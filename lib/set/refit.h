@@ -33,6 +33,7 @@ struct refit_bucket {
 struct refit_name {
 	char *name;       /* with the prefix */
 	tarn_tensor *old; /* NULL: it is new */
+	uint64_t commit;  /* that has published the old one */
 	/* The bytes of the old storage that it reaches. */
 	uint64_t begin, end;
 	/* Those with one number reach bytes that touch. */

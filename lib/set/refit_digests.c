@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The digests of a set's next version: those of tensors that have not changed are
- * the old ones.
+ * the old ones. What was published under a name of the set after its fields, as a
+ * single tensor, is not what they have a digest of: that is made now.
  */
 #include <string.h>
 
@@ -10,44 +11,68 @@
 #include "lib/set/digests.h"
 #include "lib/set/refit.h"
 
-int refit_old_fields(
-	const struct tarn_refit *refit, struct tarn_set_fields **ret)
+/* NULL: the old version has none. */
+static const struct tarn_snapshot_item *find_fields(
+	const struct tarn_refit *refit)
 {
 	size_t lead = strlen(refit->prefix);
 
 	for (size_t i = 0; i < refit->old->n; i++)
 		if (!strcmp(refit->old->items[i].name + lead, TARN_SET_FIELDS))
-			return tarn_set_fields_of(
-				refit->old->items[i].tensor, ret);
+			return &refit->old->items[i];
+	return NULL;
+}
+
+int refit_old_fields(
+	const struct tarn_refit *refit, struct tarn_set_fields **ret)
+{
+	const struct tarn_snapshot_item *fields = find_fields(refit);
+
+	return fields ? tarn_set_fields_of(fields->tensor, ret) : 0;
+}
+
+/* The tensor of a name of the new version; 1: there is none. */
+static int tensor_of(const struct refit_name *name, tarn_tensor **ret)
+{
+	if (refit_is_changed(name))
+		return refit_fresh(name, ret);
+	if (!name->old)
+		return 1;
+	*ret = tarn_tensor_ref(name->old);
 	return 0;
 }
 
-/* The digest of a name of the new version; 1: it has none. */
+/* The digest of a name of the new version; 1: there is no tensor. commit: of the
+ * old fields. */
 static int digest_of(const struct tarn_refit *refit,
 	const struct refit_name *name, const struct tarn_set_fields *old,
-	struct set_digest *ret)
+	uint64_t commit, struct set_digest *ret)
 {
 	const struct tarn_copy_options options = {
 		.cuda_stream = refit->cuda_stream};
-	_cleanup_tensor_ tarn_tensor *fresh = NULL;
+	_cleanup_tensor_ tarn_tensor *tensor = NULL;
 	const struct set_digest *before;
 	int r;
 
 	ret->name = name->name + strlen(refit->prefix);
-	if (!refit_is_changed(name)) {
-		before = set_digest_find(old, ret->name);
-		if (before)
-			ret->digest = before->digest;
-		return !before;
+	before = set_digest_find(old, ret->name);
+	if (before && !refit_is_changed(name) && name->old &&
+		name->commit <= commit) {
+		ret->digest = before->digest;
+		return 0;
 	}
-	r = refit_fresh(name, &fresh);
-	return r < 0 ? r : tarn_tensor_digest(fresh, &options, &ret->digest);
+	r = tensor_of(name, &tensor);
+	if (r == 0)
+		r = tarn_tensor_digest(tensor, &options, &ret->digest);
+	return r < 0 ? tarn_fail_prefix(r, "'%.200s': ", name->name) : r;
 }
 
-/* The fields of the new version, from those of the old one. */
+/* The fields of the new version, from those of the old one, which has some with
+ * digests. */
 static int with_digests(const struct tarn_refit *refit,
 	const struct tarn_set_fields *old, tarn_tensor **ret)
 {
+	const uint64_t commit = find_fields(refit)->commit;
 	_cleanup_free_ struct set_digest *digests = NULL;
 	struct tarn_set_fields form = *old;
 	int r = set_digests_new(refit->n, &digests);
@@ -55,8 +80,8 @@ static int with_digests(const struct tarn_refit *refit,
 	form.digests = digests;
 	form.n_digests = 0;
 	for (size_t i = 0; r >= 0 && i < refit->n; i++) {
-		r = digest_of(
-			refit, refit->names[i], old, &digests[form.n_digests]);
+		r = digest_of(refit, refit->names[i], old, commit,
+			&digests[form.n_digests]);
 		form.n_digests += r == 0;
 	}
 	return r < 0 ? r : set_form_write(&form, ret);

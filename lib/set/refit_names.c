@@ -246,6 +246,7 @@ int refit_names_init(struct tarn_refit *refit)
 			return -ENOMEM;
 		refit->names[refit->n++] = name;
 		name->old = tarn_tensor_ref(item->tensor);
+		name->commit = item->commit;
 		set_layout(name, &name->old->layout);
 		set_range(name);
 	}

@@ -214,6 +214,44 @@ static void test_others(void)
 	is_int(-EBADMSG, verify(), "fields that are none are an error");
 }
 
+static void put_equal(const char *equal, double first, const char *other)
+{
+	const struct tarn_refit_options share = {.share_equal = true};
+	tarn_refit *refit = begun(&share);
+	struct tarn_refit_info info;
+
+	if (equal)
+		put(refit, equal, first);
+	put(refit, other, 70);
+	must(tarn_refit_commit(refit));
+	tarn_refit_progress(refit, &info);
+	is_int(equal ? 1 : 0, (int64_t)info.names_shared,
+		"what is put and equal stays");
+	tarn_refit_free(refit);
+}
+
+/* The fields are of before: they have another digest of "a", or none. */
+static void test_others_then_refit(void)
+{
+	publish(true);
+	publish_beside("policy/a", 50);
+	put_equal(NULL, 0, "deep/b");
+	ok(says("a", 50) && says("deep/b", 70),
+		"a refit has the digest of what others published");
+	is_int(0, verify(), "the set has its bytes");
+
+	publish(true);
+	publish_beside("policy/a", 60);
+	put_equal("a", 60, "deep/b");
+	ok(says("a", 60), "also of what was put, and found equal");
+
+	publish_beside("policy/more", 80);
+	put_equal(NULL, 0, "a");
+	ok(says("more", 80), "also of a name that others added");
+	is_int(0, verify(), "the set has its bytes again");
+	must(tarn_store_remove(store, "policy/more"));
+}
+
 /* Names that are not those of tensors are of no use, and do no harm. */
 static void test_form(void)
 {
@@ -251,8 +289,9 @@ int main(void)
 	test_refit();
 	test_sparse();
 	test_others();
+	test_others_then_refit();
 	test_form();
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done(28);
+	return done(36);
 }

@@ -70,7 +70,8 @@ struct tarn_set_options {
 	/* The digest of each tensor is published with it, so that readers tell
 	 * which tensors of two versions differ, and whether bytes have changed,
 	 * by tarn_set_digest and tarn_set_verify. Each tensor is read once for
-	 * it. A refit of such a set does the same for what it changes. */
+	 * it. A refit of such a set does the same for what it changes, and for
+	 * what others have published in the set since. */
 	bool digests;
 	int64_t ttl_ms; /* time to live of the names; 0: for good */
 	uint64_t reserved[8]; /* 0 */
@@ -177,7 +178,9 @@ TARN_PUBLIC int tarn_tensor_digest(const tarn_tensor *tensor,
 	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* The digest with which a tensor of the set was published; name is without the
- * prefix. -ENOENT: without one. */
+ * prefix. -ENOENT: without one. It is not that of a tensor which was published
+ * under the name later than the fields: in a snapshot the commit of such an item
+ * is above that of PREFIX/.fields. */
 TARN_PUBLIC int tarn_set_digest(const tarn_set_fields *fields, const char *name,
 	struct tarn_digest *ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 
