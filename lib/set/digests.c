@@ -79,11 +79,35 @@ static int verify_one(const char *name, const struct tarn_set_fields *fields,
 	return 0;
 }
 
+static bool has(const struct tarn_snapshot *s, size_t lead, const char *name)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (!strcmp(s->items[i].name + lead, name))
+			return true;
+	return false;
+}
+
+/* Of a set of which n tensors are there and have digests. */
+static int verify_number(const struct tarn_snapshot *s, size_t lead,
+	const struct tarn_set_fields *fields, size_t n)
+{
+	for (size_t i = 0; n < fields->n_digests && i < fields->n_digests; i++)
+		if (!has(s, lead, fields->digests[i].name))
+			return tarn_fail(EBADMSG,
+				"'%.200s' was published with digest %016" PRIx64
+				"%016" PRIx64 ", and was removed since",
+				fields->digests[i].name,
+				fields->digests[i].digest.word[0],
+				fields->digests[i].digest.word[1]);
+	return 0;
+}
+
 /* items: of one commit, whose names begin with lead bytes of the prefix. */
 static int verify(const struct tarn_snapshot *s, size_t lead,
 	const struct tarn_copy_options *options)
 {
 	_cleanup_fields_ tarn_set_fields *fields = NULL;
+	size_t n = 0;
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && !fields && i < s->n; i++)
@@ -95,11 +119,12 @@ static int verify(const struct tarn_snapshot *s, size_t lead,
 	for (size_t i = 0; r >= 0 && i < s->n; i++) {
 		const char *name = s->items[i].name + lead;
 
-		if (strcmp(name, TARN_SET_FIELDS) != 0)
-			r = verify_one(
-				name, fields, s->items[i].tensor, options);
+		if (!strcmp(name, TARN_SET_FIELDS))
+			continue;
+		r = verify_one(name, fields, s->items[i].tensor, options);
+		n++;
 	}
-	return r;
+	return r < 0 ? r : verify_number(s, lead, fields, n);
 }
 
 int tarn_set_verify(tarn_store *store, const char *prefix,

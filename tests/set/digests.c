@@ -252,6 +252,17 @@ static void test_others_then_refit(void)
 	must(tarn_store_remove(store, "policy/more"));
 }
 
+static void test_removed(void)
+{
+	publish(true);
+	must(tarn_store_remove(store, "policy/a"));
+	is_int(-EBADMSG, verify(), "a tensor that was removed is missed");
+	has_str("'a' was published with digest ", tarn_error_message(),
+		"the error names it");
+	put_equal(NULL, 0, "deep/b");
+	is_int(0, verify(), "the next version is without it");
+}
+
 /* Names that are not those of tensors are of no use, and do no harm. */
 static void test_form(void)
 {
@@ -290,8 +301,9 @@ int main(void)
 	test_sparse();
 	test_others();
 	test_others_then_refit();
+	test_removed();
 	test_form();
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done(36);
+	return done(40);
 }

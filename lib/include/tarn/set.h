@@ -186,9 +186,10 @@ TARN_PUBLIC int tarn_set_digest(const tarn_set_fields *fields, const char *name,
 
 /*
  * Have the tensors of a set the bytes with which they were published? 0; or
- * -EBADMSG, and the sentence names one that has not, with both digests; -ENODATA:
- * one was published without a digest; -ENOENT: there is no such set, or it has no
- * fields. Reads all bytes, of one version. options and threads: those of
+ * -EBADMSG, and the sentence names one that has not, with both digests, or one
+ * that was removed, or says that the fields cannot be read; -ENODATA: one was
+ * published without a digest; -ENOENT: there is no such set, or it has no fields.
+ * Reads all bytes, of one version. options and threads: those of
  * tarn_tensor_digest.
  */
 TARN_PUBLIC int tarn_set_verify(tarn_store *store, const char *prefix,
