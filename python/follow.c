@@ -123,31 +123,35 @@ static int wait_slices(
 	return r;
 }
 
-/* One that was published since, into {name: Tensor} and {name: version}. */
+/* One that was published since, into {name: Tensor}, {name: version} and
+ * {name: commit}. */
 static int add_item(const struct tarn_snapshot_item *item, const char *name,
-	PyObject *tensors, PyObject *versions)
+	PyObject *tensors, PyObject *versions, PyObject *commits)
 {
 	PyObject *tensor = tensor_wrap_consume(tarn_tensor_ref(item->tensor));
 	PyObject *version = PyLong_FromUnsignedLongLong(item->version);
+	PyObject *commit = PyLong_FromUnsignedLongLong(item->commit);
 	int r = -1;
 
-	if (tensor && version &&
-		PyDict_SetItemString(tensors, name, tensor) >= 0)
-		r = PyDict_SetItemString(versions, name, version);
+	if (tensor && version && commit &&
+		PyDict_SetItemString(tensors, name, tensor) >= 0 &&
+		PyDict_SetItemString(versions, name, version) >= 0)
+		r = PyDict_SetItemString(commits, name, commit);
 	Py_XDECREF(tensor);
 	Py_XDECREF(version);
+	Py_XDECREF(commit);
 	return r;
 }
 
 static int add_fresh(const struct tarn_snapshot *s, size_t skip, uint64_t since,
-	PyObject *tensors, PyObject *versions)
+	PyObject *tensors, PyObject *versions, PyObject *commits)
 {
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < s->n; i++)
 		if (s->items[i].commit > since)
 			r = add_item(&s->items[i], s->items[i].name + skip,
-				tensors, versions);
+				tensors, versions, commits);
 	return r;
 }
 
@@ -171,15 +175,17 @@ static PyObject *make_version(PyObject *self, uint64_t since)
 	const struct tarn_snapshot *s = of(self)->pending;
 	size_t skip = of(self)->skip;
 	PyObject *tensors = PyDict_New(), *versions = PyDict_New();
+	PyObject *commits = PyDict_New();
 	PyObject *names = list_names(s, skip), *version = NULL;
 
-	if (tensors && versions && names &&
-		add_fresh(s, skip, since, tensors, versions) >= 0)
-		version = PyObject_CallMethod(self, "_take", "KOOO",
+	if (tensors && versions && commits && names &&
+		add_fresh(s, skip, since, tensors, versions, commits) >= 0)
+		version = PyObject_CallMethod(self, "_take", "KOOOO",
 			(unsigned long long)s->commit, tensors, versions,
-			names);
+			commits, names);
 	Py_XDECREF(tensors);
 	Py_XDECREF(versions);
+	Py_XDECREF(commits);
 	Py_XDECREF(names);
 	if (version)
 		of(self)->pending = tarn_snapshot_free(of(self)->pending);
@@ -250,7 +256,7 @@ static PyObject *end(PyObject *self, PyObject *none)
 static PyMethodDef methods[] = {
 	{"_next", EXPORT(next), FAST,
 		"What Follow.next is made of: calls _take(commit, tensors, "
-		"versions, names)\nfor the next version, with all names but "
+		"versions, commits,\nnames) for the next version, with all names but "
 		"only those tensors that were\npublished since, and returns "
 		"its result; or None after a timeout."},
 	{"_end", end, METH_NOARGS, "Follow.close."},

@@ -15,8 +15,9 @@ class Version(_store.Snapshot):
 
     with version: releases it at the end of the block. Any thread may read it."""
 
-    def __init__(self, commit, tensors, versions, changed, removed, form):
-        super().__init__(commit, tensors, versions)
+    def __init__(self, commit, tensors, versions, commits, changed, removed,
+                 form):
+        super().__init__(commit, tensors, versions, commits)
         self._changed, self._removed = changed, removed
         self._form = form  # the tensor with the fields, or None
 
@@ -59,11 +60,16 @@ class Version(_store.Snapshot):
     @property
     def digests(self):
         """The digests with which its tensors were published, a new dict of names
-        to texts as Tensor.digest() returns; without those that have none. Two
-        versions have the same digest where the bytes are the same, also if they
-        were published again."""
-        names = list(self._tensors)
-        return {} if self._form is None else self._form._set_digests(names)
+        to texts as Tensor.digest() returns; without those that have none, as
+        what was published under a name of the set afterwards. Two versions have
+        the same digest where the bytes are the same, also if they were published
+        again."""
+        tensors, form = self._tensors, self._form
+        if form is None:
+            return {}
+        # What came after the fields is not what they have a digest of.
+        commits, since = self._commits, self._commits[_FIELDS]
+        return form._set_digests([n for n in tensors if commits[n] <= since])
 
     @property
     def released(self):
@@ -115,10 +121,10 @@ class Follow(_tarn.FollowBase):
     def __init__(self, store, name=None, *, prefix=None, timeout=None):
         self._store, self._timeout = store, timeout
         self._name, self._prefix = name, prefix
-        # The current version, the one before, and all Tensors and versions of
-        # names of the current one, which may be released: replaced in one step,
-        # since a signal may raise an exception between two.
-        self._state = None, None, {}, {}
+        # The current version, the one before, and all Tensors, versions and
+        # commits of names of the current one, which may be released: replaced in
+        # one step, since a signal may raise an exception between two.
+        self._state = None, None, {}, {}, {}
         self._removed = False  # all names were, since the current version
 
     def __reduce__(self):
@@ -145,25 +151,26 @@ class Follow(_tarn.FollowBase):
         """The commit of the current version; 0: there was none so far."""
         return 0 if self.current is None else self.current.version
 
-    def _take(self, commit, fresh, versions, names):
-        """The next version, of names without the set's prefix; fresh and
-        versions have those that were published since the current one."""
-        current, _, known, known_versions = self._state
+    def _take(self, commit, fresh, versions, commits, names):
+        """The next version, of names without the set's prefix; fresh, versions
+        and commits have those that were published since the current one."""
+        current, _, known, known_versions, known_commits = self._state
         if commit == self.version:
             return current  # an exception came after it was made
         changed, removed = set(fresh), known.keys() - names
         known, known_versions = known | fresh, known_versions | versions
+        known_commits = known_commits | commits
         for name in removed:
-            del known[name], known_versions[name]
+            del known[name], known_versions[name], known_commits[name]
         tensors, versions, form = dict(known), dict(known_versions), None
         if self._prefix is None:
             form = tensors.pop(_FIELDS, None)
             versions.pop(_FIELDS, None)
             changed.discard(_FIELDS)
             removed.discard(_FIELDS)
-        version = Version(commit, tensors, versions, frozenset(changed),
-                          frozenset(removed), form)
-        self._state = version, current, known, known_versions
+        version = Version(commit, tensors, versions, known_commits,
+                          frozenset(changed), frozenset(removed), form)
+        self._state = version, current, known, known_versions, known_commits
         return version
 
     def next(self, timeout=None):
@@ -220,7 +227,7 @@ class Follow(_tarn.FollowBase):
         """Ends it, and drops the versions that it holds; those that the program
         holds stay. It may be called again."""
         self._end()
-        self._state = None, None, {}, {}
+        self._state = None, None, {}, {}, {}
 
     def __iter__(self):
         return self

@@ -6,8 +6,9 @@ from ._tarn import FollowBase, Tensor
 
 class Version(Snapshot):
     def __init__(self, commit: int, tensors: dict[str, Tensor],
-                 versions: dict[str, int], changed: frozenset[str],
-                 removed: frozenset[str], form: Tensor | None) -> None: ...
+                 versions: dict[str, int], commits: dict[str, int],
+                 changed: frozenset[str], removed: frozenset[str],
+                 form: Tensor | None) -> None: ...
     @property
     def changed(self) -> frozenset[str]: ...
     @property

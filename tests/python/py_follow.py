@@ -430,6 +430,14 @@ def digests():
     store.publish("summed/a", numbers(3))
     raises(ValueError, "'a' has digest", "other bytes are found",
            store.verify_set, "summed")
+    equal(follow.next().digests, {n: numbers(1).digest() for n in "bc"},
+          "what others publish under a name is without one")
+    with store.refit("summed") as r:
+        r.put("b", numbers(4))
+    equal(follow.next().digests, {"a": numbers(3).digest(),
+                                  "b": numbers(4).digest(),
+                                  "c": numbers(1).digest()},
+          "until the next refit")
     raises(tarn.NotFoundError, "'nothing'", "a set that is not there",
            store.verify_set, "nothing")
     store.publish_set("plain", {"a": numbers(1)})
