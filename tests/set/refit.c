@@ -10,13 +10,17 @@
 #include "tests/kit/tap.h"
 #include "tests/set/refits.h"
 
+/* Without digests, and with them. */
 static void in_memory(void (*behaviour)(void), const char *what)
 {
 	int before = check_failures();
 
-	refits_begin(NULL, NULL);
-	behaviour();
-	refits_end();
+	for (int i = 0; i < 2; i++) {
+		refits_digests = i;
+		refits_begin(NULL, NULL);
+		behaviour();
+		refits_end();
+	}
 	is_int(before, check_failures(), "%s", what);
 }
 

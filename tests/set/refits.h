@@ -17,6 +17,8 @@ void refits_end(void);
 
 extern tarn_store *refits_store;
 extern struct daemon refits_daemon;
+/* Sets are published with digests, which each commit is held to. */
+extern bool refits_digests;
 extern const struct tarn_cuda_device *refits_where; /* NULL: in memory */
 
 /* Of most tensors. So large that the store shares them (TARN_ADOPT_MIN). */

@@ -17,6 +17,8 @@ enum { PATIENCE_MS = 60000 };
 tarn_store *refits_store;
 const struct tarn_cuda_device *refits_where;
 struct daemon refits_daemon;
+bool refits_digests;
+static bool has_digests; /* the set: a refit that begins one gives none */
 
 /* ---- the daemon ---------------------------------------------------------- */
 
@@ -27,6 +29,7 @@ void refits_begin(const struct tarn_cuda_device *device, const char *budget)
 	char name[32];
 
 	refits_where = device;
+	has_digests = false;
 	snprintf(name, sizeof(name), "refit%u.sock", n++);
 	daemon_start(&refits_daemon, name, extra);
 	must(tarn_store_open(refits_daemon.socket, NULL, &refits_store));
@@ -146,12 +149,15 @@ void refits_check(const char *name, enum tarn_dtype dtype, int64_t rows,
 void refits_publish_all(const char *const *names, tarn_tensor **tensors,
 	size_t n, const struct tarn_set_options *options)
 {
+	struct tarn_set_options all =
+		options ? *options : (struct tarn_set_options) {0};
 	struct tarn_publish_item items[16] = {0};
 
+	all.digests = has_digests = refits_digests;
 	for (size_t i = 0; i < n; i++)
 		items[i] = (struct tarn_publish_item) {
 			.name = names[i], .tensor = tensors[i]};
-	must(tarn_set_publish(refits_store, "w", items, n, options, NULL));
+	must(tarn_set_publish(refits_store, "w", items, n, &all, NULL));
 	for (size_t i = 0; i < n; i++)
 		tarn_tensor_unref(tensors[i]);
 }
@@ -203,5 +209,7 @@ void refits_put(tarn_refit *refit, const char *name, tarn_tensor *t)
 void refits_commit(tarn_refit *refit)
 {
 	must(tarn_refit_commit(refit));
+	if (has_digests)
+		must(tarn_set_verify(refits_store, "w", NULL));
 	tarn_refit_free(refit);
 }
