@@ -95,6 +95,28 @@ static void budget(void)
 	tarn_tensor_unref(t);
 }
 
+/* What is put between two commits has its digest, too. */
+static void repeated(void)
+{
+	enum { MORE = 5 * ROWS };
+	const struct tarn_refit_options share = {.share_equal = true};
+	tarn_tensor *other = refits_created(MORE, COLUMNS, 4);
+	tarn_refit *refit;
+
+	refits_digests = true;
+	refits_publish(MORE, COLUMNS);
+	must(tarn_store_publish_one(refits_store, "x", other, NULL, NULL));
+	tarn_tensor_unref(other);
+	refit = refits_refit(&share);
+	refits_put(refit, "a", refits_numbers(TARN_F32, MORE, COLUMNS, 60));
+	check_failed(-ENOSPC, "refit: ", tarn_refit_commit(refit),
+		"a version for which others leave no room");
+	must(tarn_store_remove(refits_store, "x"));
+	refits_put(refit, "b", refits_numbers(TARN_F32, MORE, COLUMNS, 2));
+	refits_commit(refit);
+	refits_check("a", TARN_F32, MORE, COLUMNS, 60, "put before it failed");
+}
+
 static void one_small(void)
 {
 	static const char *const names[] = {"a"};
@@ -116,6 +138,9 @@ static void test_budget(void)
 
 	refits_begin(NULL, "48M");
 	budget();
+	refits_end();
+	refits_begin(NULL, "48M");
+	repeated();
 	refits_end();
 	is_int(before, check_failures(),
 		"a version beyond the budget leaves the old one");
