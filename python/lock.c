@@ -133,9 +133,8 @@ static PyObject *read_words(PyObject *module, PyObject *object)
 	PyObject *tuple = words ? PyTuple_New((Py_ssize_t)n) : NULL;
 
 	(void)module;
-	/* What was read before is read before the words, and what is read
-	 * afterwards, after them. This fence and the one below pair with the
-	 * fences of write_word(). */
+	/* What was read before is read before the words: pairs with the second
+	 * fence of write_word(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (int64_t i = 0; tuple && i < n; i++) {
 		/* In their order: pairs with the fences of write_word(). */
@@ -148,6 +147,8 @@ static PyObject *read_words(PyObject *module, PyObject *object)
 		Py_DECREF(tuple);
 		tuple = NULL;
 	}
+	/* What is read afterwards is read after the words: pairs with the first
+	 * fence of write_word(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	return tuple;
 }
@@ -175,11 +176,12 @@ static PyObject *write_word(
 			"there is no such word, or it is read-only");
 		return NULL;
 	}
-	/* Others see what was written before in front of the word, and what is
-	 * written afterwards behind it: this fence and the one below pair with
-	 * the fences, and the acquire loads, of read_words(). */
+	/* Others see what was written before no later than the word: pairs with
+	 * the acquire load, and the second fence, of read_words(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	atomic_store_explicit(&words[i], value, memory_order_relaxed);
+	/* What is written afterwards they see no earlier: pairs with the first
+	 * fence of read_words(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	Py_RETURN_NONE;
 }

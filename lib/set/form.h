@@ -37,8 +37,8 @@ struct tarn_set_fields {
 	unsigned char *bytes;          /* what they point into */
 };
 
-/* What of is, each in any order, as a U8 tensor of this process. of->bytes does
- * not matter. -EINVAL, -E2BIG, -ENOMEM. */
+/* Writes fields, notes and digests, which may be in any order, to a new U8 tensor of
+ * this process. of->bytes is not read. -EINVAL, -E2BIG, -ENOMEM. */
 int set_form_write(
 	const struct tarn_set_fields *of, tarn_tensor **ret) _must_check_;
 
