@@ -67,21 +67,28 @@ static double refit(bool share)
 	return start;
 }
 
+/* Memory for all tensors. */
+static char *room(bool populate)
+{
+	void *to = mmap(NULL, (size_t)each * TENSORS, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | (populate ? MAP_POPULATE : 0), -1,
+		0);
+
+	if (to == MAP_FAILED) {
+		perror("bench/refit: mmap");
+		exit(1);
+	}
+	return to;
+}
+
 /* fresh: to memory that the kernel has to clear first. */
 static double copies(bool fresh)
 {
 	static char *kept;
 	size_t size = (size_t)each * TENSORS;
 	double start = wall_ns();
-	char *to = kept;
+	char *to = fresh || !kept ? room(true) : kept;
 
-	if (fresh || !kept)
-		to = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (to == MAP_FAILED) {
-		perror("bench/refit: mmap");
-		exit(1);
-	}
 	for (int i = 0; i < TENSORS; i++)
 		memcpy(to + i * each, tarn_tensor_data(sources[i]),
 			(size_t)each);
@@ -147,17 +154,8 @@ static double pages(bool fresh, int64_t *ret_pages)
 	const uint16_t *new_values = tarn_tensor_data(values);
 	int64_t n = tarn_tensor_layout(positions)->shape[0], count = 0;
 	double start = wall_ns();
-	char *to = kept;
+	char *to = fresh || !kept ? room(!fresh) : kept;
 
-	if (fresh || !kept)
-		to = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS |
-				(fresh ? 0 : MAP_POPULATE),
-			-1, 0);
-	if (to == MAP_FAILED) {
-		perror("bench/refit: mmap");
-		exit(1);
-	}
 	for (int i = 0; i < TENSORS; i++) {
 		const char *from = tarn_tensor_data(sources[i]);
 		int64_t last = -1;
