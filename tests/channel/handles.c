@@ -6,8 +6,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <unistd.h>
 
 #include <tarn/tarn.h>
 
@@ -250,10 +248,9 @@ static void test_twice(tarn_store *store)
 /* ---- by two threads ------------------------------------------------------ */
 
 static struct race {
-	tarn_item *_Atomic item;
+	tarn_item *item;
 	tarn_tensor *got[2];
-	_Atomic unsigned ready, done;
-	_Atomic bool over;
+	pthread_barrier_t step; /* both threads take each at once */
 } race;
 
 static void ask(int who)
@@ -266,15 +263,13 @@ static void *second(void *unused)
 {
 	(void)unused;
 	for (unsigned turn = 1; turn <= ASKED; turn++) {
-		while (race.ready != turn)
-			usleep(10);
+		pthread_barrier_wait(&race.step);
 		ask(1);
-		race.done = turn;
-		/* Dropped by both, too. */
-		while (race.ready == turn)
-			usleep(10);
+		pthread_barrier_wait(&race.step);
+		/* The first one looks at both. */
+		pthread_barrier_wait(&race.step);
 		tarn_tensor_unref(race.got[1]);
-		race.done = 0;
+		pthread_barrier_wait(&race.step);
 	}
 	return NULL;
 }
@@ -285,26 +280,26 @@ static void test_threads(tarn_store *store)
 	int64_t same = 0, wrong = 0;
 	pthread_t thread;
 
+	pthread_barrier_init(&race.step, NULL, 2);
 	if (pthread_create(&thread, NULL, second, NULL) != 0)
 		bail("no thread");
 	for (unsigned turn = 1; turn <= ASKED; turn++) {
 		kit_channel_put(c, 0, turn);
 		race.item = kit_channel_receive(c);
-		race.ready = turn;
+		pthread_barrier_wait(&race.step);
 		ask(0);
-		while (race.done != turn)
-			usleep(10);
+		pthread_barrier_wait(&race.step);
 		same += race.got[0] == race.got[1];
 		wrong += value_of(race.got[0]) != turn ||
 			 value_of(race.got[1]) != turn;
 		tarn_item_unref(race.item);
-		race.ready = 0;
+		pthread_barrier_wait(&race.step);
 		tarn_tensor_unref(race.got[0]);
-		while (race.done != 0)
-			usleep(10);
+		pthread_barrier_wait(&race.step);
 		wrong += kit_channel_info(c).free != 2;
 	}
 	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&race.step);
 	is_int(0, same, "two threads that ask at once get a tensor each");
 	is_int(0, wrong,
 		"both tensors have the same bytes, and the slot comes back");

@@ -13,6 +13,15 @@
  * fails. */
 #define LONG_MS 60000
 
+tarn_loader *batches_open(
+	tarn_data *data, const struct tarn_loader_options *options)
+{
+	tarn_loader *loader;
+
+	must(tarn_loader_open(NULL, data, options, &loader));
+	return loader;
+}
+
 struct sample {
 	unsigned char *tokens;
 	int32_t *positions, *segments, *cu_seqlens;

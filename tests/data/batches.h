@@ -11,6 +11,10 @@
 	(TARN_LOADER_POSITIONS | TARN_LOADER_SEGMENTS |                        \
 		TARN_LOADER_CU_SEQLENS | TARN_LOADER_DOCUMENTS)
 
+/* A loader of this process alone, which must open. */
+tarn_loader *batches_open(
+	tarn_data *data, const struct tarn_loader_options *options);
+
 /* Has the batch all samples position .. position + n - 1, with these parts? What
  * differs is said. Any process. */
 bool batches_right(tarn_data *data, tarn_batch *batch, uint64_t position,

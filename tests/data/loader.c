@@ -10,11 +10,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -33,15 +30,6 @@ static uint64_t below(uint64_t n)
 	return (uint64_t)((unsigned __int128)state * n >> 64);
 }
 
-static tarn_loader *open_loader(
-	tarn_data *data, const struct tarn_loader_options *options)
-{
-	tarn_loader *loader;
-
-	must(tarn_loader_open(NULL, data, options, &loader));
-	return loader;
-}
-
 /* ---- worlds ------------------------------------------------------------------ */
 
 /* All ranks of a world make some steps from a position on. */
@@ -58,7 +46,7 @@ static bool world_reads(tarn_data *data, uint32_t world, uint64_t batch,
 			.ahead = 1 + (unsigned)below(4),
 			.parts = below(3) ? BATCHES_PARTS : 0,
 			.from = *position};
-		tarn_loader *loader = open_loader(data, &options);
+		tarn_loader *loader = batches_open(data, &options);
 
 		for (uint64_t i = 0; right && i < steps; i++)
 			right = batches_next(loader, data, &options);
@@ -148,7 +136,7 @@ static bool right_rows(tarn_tensor *rows, const char *expr)
 	must(tarn_data_source_rows(view, &source));
 	must(tarn_data_open(&source, 1, &o, &data));
 	right = tarn_loader_open(NULL, data, &wrong, &loader) == -EINVAL;
-	loader = open_loader(data, &options);
+	loader = batches_open(data, &options);
 	for (int i = 0; right && i < 20; i++)
 		right = batches_next(loader, data, &options);
 	tarn_loader_unref(loader);
@@ -183,7 +171,7 @@ static void test_kept(tarn_data *data)
 	enum { SLOTS = 2 + 2 };
 	const struct tarn_loader_options options = {
 		.global_batch = 5, .ahead = 2, .parts = BATCHES_PARTS};
-	tarn_loader *loader = open_loader(data, &options);
+	tarn_loader *loader = batches_open(data, &options);
 	struct tarn_loader_info info;
 	tarn_batch *kept[SLOTS], *more;
 	tarn_tensor *tokens;
@@ -225,7 +213,7 @@ static void test_keeps(tarn_data *data)
 		.ahead = 1,
 		.parts = BATCHES_PARTS,
 		.keeps = true};
-	tarn_loader *loader = open_loader(data, &options);
+	tarn_loader *loader = batches_open(data, &options);
 	struct tarn_loader_info info;
 	tarn_batch *kept[N];
 	bool right = true;
@@ -258,7 +246,7 @@ static bool ends(tarn_data *data, uint64_t from, uint64_t until, uint64_t batch,
 			.world = world,
 			.from = from,
 			.until = until};
-		tarn_loader *loader = open_loader(data, &options);
+		tarn_loader *loader = batches_open(data, &options);
 		tarn_batch *none;
 
 		while (right && tarn_loader_position(loader) < until)
@@ -304,7 +292,7 @@ static void test_wrong(tarn_data *data)
 {
 	static char name[1000];
 	const struct tarn_loader_options good = OPTIONS(8);
-	tarn_loader *loader = open_loader(data, &good);
+	tarn_loader *loader = batches_open(data, &good);
 	tarn_tensor *tensor;
 	tarn_batch *batch;
 
@@ -361,129 +349,6 @@ static void test_records(void)
 	tarn_tensor_unref(rows);
 }
 
-static void test_fork(tarn_data *data)
-{
-	const struct tarn_loader_options options = OPTIONS(8);
-	tarn_loader *loader = open_loader(data, &options);
-	tarn_batch *batch;
-	int status = -1;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		bool refused = tarn_loader_next(loader, -1, &batch) == -ECHILD;
-
-		tarn_loader_unref(loader);
-		_exit(refused ? 0 : 1);
-	}
-	waitpid(pid, &status, 0);
-	is_int(0, status, "a loader is its process's alone");
-	ok(batches_next(loader, data, &options),
-		"the parent's is as it was after a child dropped its own");
-	tarn_loader_unref(loader);
-}
-
-struct busy {
-	tarn_loader *loader;
-	atomic_bool stop;
-};
-
-/* Takes and drops batches as fast as it can. */
-static void *be_busy(void *arg)
-{
-	struct busy *busy = arg;
-	tarn_batch *batch;
-
-	while (!atomic_load(&busy->stop)) {
-		must(tarn_loader_next(busy->loader, -1, &batch));
-		tarn_batch_unref(batch);
-	}
-	return NULL;
-}
-
-/* It ends, and is not killed by its alarm. */
-static bool child_drops(tarn_batch *batch)
-{
-	int status = -1;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		alarm(10);
-		tarn_batch_unref(batch);
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	return status == 0;
-}
-
-/* A child is forked while threads of its parent, which it does not have, give
- * batches and take them back: it still can drop those that it has. */
-static void test_fork_drops(tarn_data *data)
-{
-	const struct tarn_loader_options options = {
-		.global_batch = 1, .ahead = 4, .keeps = true};
-	struct busy busy = {.loader = open_loader(data, &options)};
-	tarn_batch *batch;
-	pthread_t thread;
-	int n = 0;
-
-	must(tarn_loader_next(busy.loader, -1, &batch));
-	if (pthread_create(&thread, NULL, be_busy, &busy))
-		bail("no thread");
-	while (n < 500 && child_drops(batch))
-		n++;
-	atomic_store(&busy.stop, true);
-	pthread_join(thread, NULL);
-	is_int(500, n, "children drop the batches of their parent");
-	tarn_batch_unref(batch);
-	tarn_loader_unref(busy.loader);
-}
-
-/* A child reads samples of its own, while threads that it does not have read. */
-static bool child_reads(tarn_data *data, uint64_t position)
-{
-	struct tarn_data_info info;
-	struct tarn_data_request request = {.document = false};
-	struct tarn_data_sample sample;
-	int status = -1;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		alarm(10);
-		tarn_data_info(data, &info);
-		request.size = info.sample_bytes;
-		request.tokens = malloc(request.size);
-		_exit(tarn_data_get(data, position, &request, &sample) < 0);
-	}
-	waitpid(pid, &status, 0);
-	return status == 0;
-}
-
-static void test_fork_reads(void)
-{
-	const struct tarn_loader_options options = {
-		.global_batch = 1, .ahead = 4, .keeps = true};
-	struct tarn_data_options o = datasets_options(0, NULL);
-	struct busy busy;
-	pthread_t thread;
-	tarn_data *data;
-	uint64_t n = 0;
-
-	for (int i = 0; o.windows != TARN_WINDOWS_PACKED; i++)
-		o = datasets_options(i, NULL);
-	data = datasets_open(&o);
-	busy = (struct busy) {.loader = open_loader(data, &options)};
-	if (pthread_create(&thread, NULL, be_busy, &busy))
-		bail("no thread");
-	while (n < 500 && child_reads(data, n * 7919))
-		n++;
-	atomic_store(&busy.stop, true);
-	pthread_join(thread, NULL);
-	is_int(500, (int64_t)n,
-		"children read from the dataset of their parent");
-	tarn_loader_unref(busy.loader);
-	tarn_data_free(data);
-}
-
 /* ---- waiting ----------------------------------------------------------------------- */
 
 static void on_signal(int number)
@@ -507,7 +372,7 @@ static void test_signal(tarn_data *data)
 {
 	const struct tarn_loader_options options = OPTIONS(8, .ahead = 1);
 	const struct sigaction action = {.sa_handler = on_signal};
-	tarn_loader *loader = open_loader(data, &options);
+	tarn_loader *loader = batches_open(data, &options);
 	tarn_batch *kept[3], *batch;
 	bool busy = false;
 	pthread_t thread;
@@ -547,11 +412,8 @@ int main(void)
 	test_ends(data);
 	test_wrong(data);
 	test_records();
-	test_fork(data);
-	test_fork_drops(data);
-	test_fork_reads();
 	test_signal(data);
 	tarn_data_free(data);
 	datasets_end(corpora);
-	return done(CONFIGURATIONS + 1 + 6 + 7 + 2 + 7 + 26 + 2 + 2 + 2 + 2);
+	return done(CONFIGURATIONS + 1 + 6 + 7 + 2 + 7 + 26 + 2 + 2);
 }

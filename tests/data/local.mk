@@ -4,6 +4,7 @@ DATA_TESTS = \
 	tests/data/elastic \
 	tests/data/loader \
 	tests/data/loader_errors \
+	tests/data/loader_fork \
 	tests/data/loader_kills \
 	tests/data/loader_shared \
 	tests/data/mixture \
@@ -33,6 +34,7 @@ tests_data_elastic_SOURCES = $(DATA_SETS) tests/data/elastic.c
 tests_data_windows_SOURCES = $(DATA_SETS) tests/data/windows.c
 DATA_BATCHES = $(DATA_SETS) tests/data/batches.c tests/data/batches.h
 tests_data_loader_SOURCES = $(DATA_BATCHES) tests/data/loader.c
+tests_data_loader_fork_SOURCES = $(DATA_BATCHES) tests/data/loader_fork.c
 DATA_RANKS = $(DATA_BATCHES) tests/data/ranks.c tests/data/ranks.h
 tests_data_loader_shared_SOURCES = $(DATA_RANKS) tests/data/loader_shared.c
 tests_data_loader_kills_SOURCES = $(DATA_RANKS) tests/data/loader_kills.c
@@ -50,4 +52,4 @@ tests_data_loader_errors_LDFLAGS = \
 
 # A child of fork has what a thread of its parent had, which nobody can free there;
 # and valgrind has descriptors of its own, where there are few.
-VALGRIND_EXCEPT += tests/data/loader tests/data/records
+VALGRIND_EXCEPT += tests/data/loader_fork tests/data/records

@@ -297,6 +297,34 @@ static void test_threads(const tarn_data_source *s, uint64_t n)
 	ok(good, "threads read while shards are closed and opened again");
 }
 
+/* Indexes beside shards, made by the first and found by the second opening. */
+static void test_beside(const char *const list[SHARDS], uint64_t n)
+{
+	const struct tarn_data_source_options options = {.side_car = true};
+	tarn_data_source *s;
+	char index[2400];
+	struct stat st;
+	int there = 0;
+
+	few_files();
+	for (int k = 0; k < 2; k++) {
+		must(tarn_data_source_open(list, SHARDS, &options, &s));
+		ok(all_are_right(s, n), "%s",
+			k ? "indexes beside shards are used"
+			  : "indexes are kept beside shards");
+		if (k)
+			test_threads(s, n);
+		test_fork(s, n);
+		tarn_data_source_unref(s);
+	}
+	for (int i = 0; i < SHARDS; i++) {
+		snprintf(index, sizeof(index), "%s.tarn-index", list[i]);
+		there += stat(index, &st) == 0;
+		unlink(index);
+	}
+	is_int(SHARDS, there, "each shard has one beside it");
+}
+
 static void test_shards(void)
 {
 	static char paths[SHARDS][320];
@@ -306,10 +334,7 @@ static void test_shards(void)
 	struct tarn_data_source_options options = {
 		.threads = 3, .progress = count_calls, .arg = seen};
 	struct tarn_data_source_info info;
-	struct stat st;
 	tarn_data_source *s;
-	char index[2400];
-	int there = 0;
 
 	write_shards(paths);
 	for (int i = 0; i < SHARDS; i++) {
@@ -341,24 +366,7 @@ static void test_shards(void)
 		"those of other shards are refused");
 	for (size_t i = 0; i < SHARDS; i++)
 		tarn_tensor_unref(indexes[i]);
-	options = (struct tarn_data_source_options) {.side_car = true};
-	few_files();
-	for (int k = 0; k < 2; k++) {
-		must(tarn_data_source_open(list, SHARDS, &options, &s));
-		ok(all_are_right(s, n), "%s",
-			k ? "indexes beside shards are used"
-			  : "indexes are kept beside shards");
-		if (k)
-			test_threads(s, n);
-		test_fork(s, n);
-		tarn_data_source_unref(s);
-	}
-	for (int i = 0; i < SHARDS; i++) {
-		snprintf(index, sizeof(index), "%s.tarn-index", paths[i]);
-		there += stat(index, &st) == 0;
-		unlink(index);
-	}
-	is_int(SHARDS, there, "each shard has one beside it");
+	test_beside(list, n);
 	options = (struct tarn_data_source_options) {.progress = cancel};
 	is_int(-ECANCELED, tarn_data_source_open(list, SHARDS, &options, &s),
 		"it can be cancelled");

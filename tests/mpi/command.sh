@@ -6,12 +6,7 @@
 # says so; without libtarn-mpi, or with --alone, each process loads it for itself.
 # shellcheck disable=SC1091,SC2154 # run sets out, err and status
 . "${top_srcdir:?set by tests/run}/tests/mpi/kit.sh"
-missing=$(mpi_missing)
-if [ -n "$missing" ]; then
-	echo "1..0 # SKIP $missing"
-	exit 0
-fi
-mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+in_files
 own_nodes
 safetensors m.st '{"a":{"dtype":"U8","shape":[4,8],"data_offsets":[0,32]},
 "s":{"dtype":"U16","shape":[],"data_offsets":[32,34]}}' 34

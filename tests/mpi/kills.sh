@@ -9,12 +9,7 @@
 # TARN_TEST_SEED and TARN_TEST_KILLS repeat a run, or make a longer one.
 # shellcheck disable=SC1091,SC2154 # run sets out, err and status
 . "${top_srcdir:?set by tests/run}/tests/mpi/kit.sh"
-missing=$(mpi_missing)
-if [ -n "$missing" ]; then
-	echo "1..0 # SKIP $missing"
-	exit 0
-fi
-mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+in_files
 own_nodes
 ranks=4 nodes=2 # two ranks each
 in_time=30      # s: 2 of the load, 15 of a daemon that does not answer, and some

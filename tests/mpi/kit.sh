@@ -18,6 +18,17 @@ mpi_missing() { # why nothing can be run here; nothing if it can
 	fi
 }
 
+# Ends the script where nothing can be run; else its folder is the current one.
+in_files() {
+	local missing
+	missing=$(mpi_missing)
+	if [ -n "$missing" ]; then
+		echo "1..0 # SKIP $missing"
+		exit 0
+	fi
+	mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+}
+
 ranks() { # N COMMAND...: of Open MPI or of another
 	local n=$1 flags=()
 	shift

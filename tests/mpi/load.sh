@@ -7,12 +7,7 @@
 # what is wrong on one node is the same error on all ranks, and published nowhere.
 # shellcheck disable=SC1091,SC2154 # run sets out, err and status
 . "${top_srcdir:?set by tests/run}/tests/mpi/kit.sh"
-missing=$(mpi_missing)
-if [ -n "$missing" ]; then
-	echo "1..0 # SKIP $missing"
-	exit 0
-fi
-mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+in_files
 own_nodes
 load=$programs/load
 

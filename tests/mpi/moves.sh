@@ -6,12 +6,7 @@
 # all-gather, and the errors of calls that do not agree.
 # shellcheck disable=SC1091,SC2154 # run sets out, err and status
 . "${top_srcdir:?set by tests/run}/tests/mpi/kit.sh"
-missing=$(mpi_missing)
-if [ -n "$missing" ]; then
-	echo "1..0 # SKIP $missing"
-	exit 0
-fi
-mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+in_files
 own_daemon
 
 # A program is one assertion here; what it does not like is shown.
