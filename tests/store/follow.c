@@ -351,12 +351,19 @@ static void test_overtaken(void)
 static void test_end(void)
 {
 	tarn_follow *follow = begin("fast/");
-	struct tarn_snapshot *s = next(follow), *none;
+	struct tarn_snapshot *s = next(follow), *last;
 	int64_t n = value_of(s, "fast/0");
+	uint64_t at = s->commit;
+	int r;
 
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	is_int(-ECONNRESET, tarn_follow_next(follow, 60000, &none),
-		"nothing comes any more");
+	/* A publisher was killed, and what it had sent may have come after s. */
+	while ((r = tarn_follow_next(follow, 60000, &last)) == 0 &&
+		last->commit > at) {
+		at = last->commit;
+		tarn_snapshot_free(last);
+	}
+	is_int(-ECONNRESET, r, "nothing comes any more");
 	has_str("'fast/'", tarn_error_message(), "the sentence says what of");
 	is_int(n, value_of(s, "fast/1"), "the last snapshot stays");
 	tarn_snapshot_free(s);
