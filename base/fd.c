@@ -94,6 +94,23 @@ ssize_t fd_pread(int fd, void *buf, size_t size, uint64_t offset)
 	return (ssize_t)done;
 }
 
+int fd_pwrite(int fd, const void *buf, size_t size, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t n = pwrite(fd, (const char *)buf + done, size - done,
+			(off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
 int fd_write_all(int fd, const void *buf, size_t size)
 {
 	const char *p = buf;

@@ -42,6 +42,9 @@ void fd_close_from(int first);
  * count is short only at the end of the file. -errno on failure. */
 ssize_t fd_pread(int fd, void *buf, size_t size, uint64_t offset);
 
+/* Writes it all at offset, or fails with -errno. */
+int fd_pwrite(int fd, const void *buf, size_t size, uint64_t offset);
+
 /* Writes it all or fails with -errno. */
 int fd_write_all(int fd, const void *buf, size_t size);
 

@@ -139,6 +139,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/publish/answer.c \
 	daemon/server/publish/commit.c \
 	daemon/server/publish/device.c \
+	daemon/server/publish/patch.c \
 	daemon/server/publish/fd.c \
 	daemon/server/publish/internal.h \
 	daemon/server/publish/names.c \
@@ -173,6 +174,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/storage/pressure_relief.c \
 	daemon/server/storage/pressure_relief.h \
 	daemon/server/storage/reclaim.c \
+	daemon/server/storage/patches.c \
 	daemon/server/storage/replicas.c \
 	daemon/server/storage/storage.c \
 	daemon/server/storage/storage.h \

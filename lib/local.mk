@@ -322,6 +322,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/cow.h \
 	lib/store/cow_map.c \
 	lib/store/cow_map.h \
+	lib/store/patch.c \
+	lib/store/patch.h \
 	lib/store/replica.c \
 	lib/store/replica.h \
 	lib/store/replicate.c \

@@ -13,6 +13,8 @@ shm_libshm_la_SOURCES = \
 	shm/place.h \
 	shm/record.h \
 	shm/report_record.h \
+	shm/patch.c \
+	shm/patch.h \
 	shm/ring.c \
 	shm/ring.h \
 	shm/ring_broadcast.c \

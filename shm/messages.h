@@ -13,7 +13,7 @@
 #include "base/identity.h"
 #include "shm/wire.h"
 
-#define PROTOCOL_VERSION 6 /* the newest that this build speaks */
+#define PROTOCOL_VERSION 7 /* the newest that this build speaks */
 #define PROTOCOL_OLDEST 5  /* the oldest that it still does */
 
 enum wire_type {
@@ -268,13 +268,17 @@ enum source_kind {
 	SOURCE_EXISTING = 5, /* a storage that the client leases */
 	SOURCE_CHANNEL = 6,  /* a memfd as SOURCE_MUTABLE: channel.h */
 	SOURCE_DEVICE = 7,   /* memory of a device: msg_device */
+	SOURCE_PATCH = 8,    /* a sealed memfd: patch.h */
 };
 
 struct msg_source {
-	uint32_t kind;       /* enum source_kind */
-	uint32_t index;      /* SOURCE_EXISTING */
-	uint64_t generation; /* SOURCE_EXISTING */
-	uint64_t size;       /* bytes; a memfd has at least as many */
+	uint32_t kind; /* enum source_kind */
+	/* SOURCE_EXISTING; of a SOURCE_PATCH the storage that it is over, of
+	 * the same size, which the client leases too. */
+	uint32_t index;
+	uint64_t generation;
+	/* bytes; a memfd has at least as many, and that of a patch fewer */
+	uint64_t size;
 };
 
 /*
@@ -289,6 +293,7 @@ struct msg_device {
 	uint32_t pad;     /* 0 */
 };
 #define SOURCE_DEVICE_SINCE 6u /* the protocol version that has them */
+#define SOURCE_PATCH_SINCE 7u
 /* Of one: 16 TiB, a hundred times what a device has. */
 #define DEVICE_SIZE_MAX (1ull << 44)
 

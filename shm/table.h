@@ -211,10 +211,11 @@ struct table_storage {
 	 * holds what it leads to, and then looks at of and of_generation. */
 	_Atomic uint32_t replica;
 	uint32_t replica_node; /* of a replica: where it lies */
-	/* STORAGE_REPLICA: the storage whose bytes these are. */
+	/* STORAGE_REPLICA: the storage whose bytes these are. STORAGE_PATCH: the
+	 * one that it is over. */
 	uint64_t of_generation;
 	uint32_t of;
-	uint32_t pad;
+	uint32_t own_pages; /* STORAGE_PATCH: of 4,096 bytes, of its memfd */
 };
 /* Its bytes are behind a descriptor of its own, which WIRE_STORAGE returns, and
  * which is a memfd but for STORAGE_DEVICE: pool is TABLE_POOL_OWN, base is 0. */
@@ -236,6 +237,11 @@ struct table_storage {
  * descriptor that is no memfd. It is handed out, and neither mapped, read nor
  * copied by the daemon. */
 #define STORAGE_DEVICE 128u
+/* The bytes of another storage, but for some pages, which its memfd has
+ * (patch.h). Of the same size; the other one is not freed before it. */
+#define STORAGE_PATCH 256u
+/* Patches over patches: a reader maps all of them. */
+#define TABLE_PATCHES_MAX 16u
 #define TABLE_POOL_OWN UINT32_MAX
 
 /* What is taken for it of the host's memory, in whole pages. */
@@ -243,6 +249,8 @@ static inline uint64_t storage_memory(const struct table_storage *entry)
 {
 	if (entry->flags & STORAGE_DEVICE)
 		return 0;
+	if (entry->flags & STORAGE_PATCH)
+		return (uint64_t)entry->own_pages << 12;
 	return entry->flags & STORAGE_OWN ? (entry->size + 4095) & ~4095ull
 					  : entry->alloc_size;
 }
@@ -253,9 +261,11 @@ static inline uint64_t storage_device_memory(const struct table_storage *entry)
 	return entry->flags & STORAGE_DEVICE ? entry->size : 0;
 }
 
-/* Its bytes in memory of the host. */
+/* Its bytes in memory of the host: of a patch those that are not another's. */
 static inline uint64_t storage_host_bytes(const struct table_storage *entry)
 {
+	if (entry->flags & STORAGE_PATCH)
+		return storage_memory(entry);
 	return entry->flags & STORAGE_DEVICE ? 0 : entry->size;
 }
 

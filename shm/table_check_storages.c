@@ -20,9 +20,11 @@
 #define STORAGE_FLAGS                                                          \
 	(STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED |                     \
 		STORAGE_QUARANTINE | STORAGE_CHANNEL | STORAGE_KEPT |          \
-		STORAGE_REPLICA | STORAGE_DEVICE)
+		STORAGE_REPLICA | STORAGE_DEVICE | STORAGE_PATCH)
 /* The flags that a channel has too. */
 #define CHANNEL_FLAGS (STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED)
+/* All that a patch has. */
+#define PATCH_FLAGS (STORAGE_PATCH | STORAGE_OWN | STORAGE_CREATED)
 /* All that a device's has. */
 #define DEVICE_FLAGS (STORAGE_DEVICE | STORAGE_OWN | STORAGE_CREATED)
 
@@ -199,6 +201,8 @@ static bool has_sound_flags(const struct table_storage *s)
 		return false;
 	if (s->flags & STORAGE_DEVICE && s->flags != DEVICE_FLAGS)
 		return false;
+	if (s->flags & STORAGE_PATCH && s->flags != PATCH_FLAGS)
+		return false;
 	return !(s->flags & ~STORAGE_FLAGS);
 }
 
@@ -218,7 +222,38 @@ static void check_device(
 			(unsigned long long)s->size);
 }
 
-static void check_storage(const struct table *table, uint32_t i,
+/* What it is over is there, as large as it. What is being freed may be over
+ * what was freed before the word of it was read. */
+static void check_patch(const struct table *table,
+	const struct table_storage *s, uint32_t i, uint32_t n,
+	struct faults *faults)
+{
+	const struct table_storage *of = &table->storages[s->of];
+	uint64_t word;
+
+	if (!(s->flags & STORAGE_PATCH))
+		return;
+	if (s->of >= n || s->of == i) {
+		fault_add(faults, "storage %u: a patch over storage %u of %u",
+			i, s->of, n);
+		return;
+	}
+	/* Acquire: pairs with the release store in table_storage_add. */
+	word = atomic_load_explicit(&of->word, memory_order_acquire);
+	if (storage_word_generation(word) != s->of_generation ||
+		storage_word_state(word) == STORAGE_FREE)
+		fault_add(faults,
+			"storage %u: a patch over storage %u, which is gone", i,
+			s->of);
+	else if (of->size != s->size || (uint64_t)s->own_pages << 12 >= s->size)
+		fault_add(faults,
+			"storage %u: a patch of %llu bytes, %u pages its own, "
+			"over %llu",
+			i, (unsigned long long)s->size, s->own_pages,
+			(unsigned long long)of->size);
+}
+
+static void check_storage(const struct table *table, uint32_t i, uint32_t n,
 	const struct ranges *segments, struct ranges *ranges,
 	struct faults *faults, struct table_tally *tally)
 {
@@ -251,6 +286,7 @@ static void check_storage(const struct table *table, uint32_t i,
 	if (!has_sound_flags(&s))
 		fault_add(faults, "storage %u: flags %#x", i, s.flags);
 	check_device(&s, i, faults);
+	check_patch(table, &s, i, n, faults);
 	if (atomic_load_explicit(&s.landed, memory_order_relaxed) > s.size)
 		fault_add(
 			faults, "storage %u: more bytes landed than it has", i);
@@ -287,7 +323,7 @@ int check_storages(const struct table *table, struct faults *faults,
 	check_apart(&segments, "segment", faults);
 	join(&segments);
 	for (uint32_t i = 0; i < n; i++)
-		check_storage(table, i, &segments, &taken, faults, tally);
+		check_storage(table, i, n, &segments, &taken, faults, tally);
 	sort(&taken);
 	check_apart(&taken, "storage", faults);
 	return 0;

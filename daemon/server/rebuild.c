@@ -45,6 +45,9 @@
  * - Replicas. The entry of one says which storage it is of, so the lists are
  *   made again; one that a dead server had not shown yet is shown, unless there
  *   is another on its node. It is released if its storage is live no more.
+ * - Patches. The entry of one says what it is over, so what needs a storage is
+ *   counted again, before anything is let go. The other one was there before
+ *   the patch had an entry, and is let go after the patch is free.
  * - Channels. What the dead held in a ring is given back in steps that can be
  *   done again (shm/ring_internal.h), by any server that compares its
  *   participants with the connections. Each server does that when it begins.
@@ -121,7 +124,9 @@ static int rebuild_filled(struct domain *domain, uint32_t index)
 /* Storages that may have no holder are looked for after this turn. */
 static void let_go(struct domain *domain, uint32_t index)
 {
-	domain->storages.infos[index].let_go = true;
+	/* What a patch is over is let go when that is gone. */
+	domain->storages.infos[index].let_go =
+		!domain->storages.infos[index].needs;
 	storage_recount(domain, index);
 }
 
@@ -171,6 +176,7 @@ static int rebuild_domain(struct domain *domain)
 		r = completions_rebuild(domain);
 	if (r < 0)
 		return r;
+	patches_rebuild(domain);
 	for (uint32_t i = 0; i < n && r >= 0; i++)
 		r = rebuild_storage(domain, i);
 	if (r < 0)

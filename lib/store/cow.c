@@ -26,6 +26,7 @@
 #include "lib/store/cow.h"
 #include "lib/store/device_storage.h"
 #include "lib/store/own_map.h"
+#include "lib/store/patch.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 
@@ -156,6 +157,8 @@ static int map_shared(const struct shared_storage *shared,
 	if (!shared->own)
 		return pool_map_cow(&store->pools, shared->pool, shared->base,
 			storage->size, map, ret);
+	if (shared->patched)
+		return patched_map_cow(shared, map, ret);
 	r = table_storage_get(
 		&store->table, shared->index, shared->generation, &entry);
 	return r < 0 ? r

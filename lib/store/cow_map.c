@@ -55,24 +55,34 @@ static bool is_hugetlb(int fd)
 int cow_map_add(struct cow_map *map, uint64_t at, int fd, uint64_t offset,
 	uint64_t size)
 {
-	unsigned char *p = map->start + at;
+	int r;
 
 	if (is_hugetlb(fd))
 		return -ENOTSUP;
+	r = cow_map_over(map, at, fd, offset, size);
+	/* Only a hint, for reading alone: a write copies a small page. */
+	if (r >= 0)
+		madvise(map->start + at, size, MADV_HUGEPAGE);
+	return r;
+}
+
+int cow_map_over(struct cow_map *map, uint64_t at, int fd, uint64_t offset,
+	uint64_t size)
+{
+	int prot = PROT_READ | (map->read_only ? 0 : PROT_WRITE);
 	/* Without a reservation: otherwise all of it would count as if it were
 	 * written. */
-	if (mmap(p, size, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd,
-		    (off_t)offset) == MAP_FAILED)
-		return errno == ENODEV
-			       ? -ENOTSUP
-			       : tarn_fail(errno,
-					 "mapping %llu bytes privately: %s",
-					 (unsigned long long)size,
-					 tarn_errno_text(errno));
-	/* Only a hint, for reading alone: a write copies a small page. */
-	madvise(p, size, MADV_HUGEPAGE);
-	return 0;
+	int flags = map->read_only ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+
+	if (mmap(map->start + at, size, prot, flags | MAP_FIXED, fd,
+		    (off_t)offset) != MAP_FAILED)
+		return 0;
+	return errno == ENODEV
+		       ? -ENOTSUP
+		       : tarn_fail(errno, "mapping %llu bytes %s: %s",
+				 (unsigned long long)size,
+				 map->read_only ? "for reading" : "privately",
+				 tarn_errno_text(errno));
 }
 
 /* Since Linux 5.18; headers may be older than the kernel. */

@@ -18,14 +18,19 @@
 #include "lib/cuda/cuda.h"
 #include "lib/layout/layout.h"
 #include "lib/store/own_map.h"
+#include "lib/store/patch.h"
 #include "lib/tensor/tensor.h"
 
 static void created_release(void *arg)
 {
 	struct created *created = arg;
 
-	cuda_forget(created->addr, own_mapped_size(created->size));
-	munmap(created->addr, own_mapped_size(created->size));
+	if (created->patched) {
+		patched_free(created->patched);
+	} else {
+		cuda_forget(created->addr, own_mapped_size(created->size));
+		munmap(created->addr, own_mapped_size(created->size));
+	}
 	created_forget(created);
 }
 
@@ -37,13 +42,14 @@ struct created *created_of(const tarn_storage *storage)
 void created_forget(struct created *created)
 {
 	fd_close(created->fd);
+	tarn_storage_unref(created->under);
 	free(created);
 }
 
 /* ---- making ---------------------------------------------------------- */
 
 static int created_new(const tarn_store *store, uint64_t size, bool mutable,
-	tarn_storage **ret)
+	bool blank, tarn_storage **ret)
 {
 	struct created *created = malloc(sizeof(*created));
 	int r;
@@ -54,7 +60,12 @@ static int created_new(const tarn_store *store, uint64_t size, bool mutable,
 		.fd = -1,
 		.mutable = mutable,
 		.place = own_place_of(store)};
-	r = own_create(size, &created->place, &created->fd, &created->addr);
+	if (blank)
+		r = own_create_blank(size, &created->place, &created->fd,
+			&created->addr, &created->blank);
+	else
+		r = own_create(
+			size, &created->place, &created->fd, &created->addr);
 	if (r < 0) {
 		free(created);
 		return r;
@@ -62,6 +73,62 @@ static int created_new(const tarn_store *store, uint64_t size, bool mutable,
 	if (mutable)
 		own_seal(created->fd, true);
 	r = tarn_storage_new(TARN_STORAGE_OWNED, created->addr, size, true,
+		created_release, created, ret);
+	if (r < 0)
+		created_release(created);
+	return r;
+}
+
+int created_blank(tarn_store *store, uint64_t size, tarn_storage **ret)
+{
+	return created_new(store, size, false, true, ret);
+}
+
+int created_write(
+	tarn_storage *storage, uint64_t offset, const void *src, uint64_t size)
+{
+	struct created *created = created_of(storage);
+
+	if (created->blank)
+		return own_write(created->fd, offset, src, size);
+	memcpy((char *)created->addr + offset, src, size);
+	return 0;
+}
+
+int created_populate(tarn_storage *storage, uint64_t offset, uint64_t size)
+{
+	struct created *created = created_of(storage);
+
+	return created->blank
+		       ? own_populate((char *)created->addr + offset, size)
+		       : 0;
+}
+
+int created_complete(tarn_storage *storage, uint64_t from)
+{
+	struct created *created = created_of(storage);
+
+	return created->blank ? own_complete(created->fd, from, created->size)
+			      : 0;
+}
+
+int created_patch(int fd, struct patched *patched, void *data,
+	tarn_storage *under, tarn_storage **ret)
+{
+	struct created *created = malloc(sizeof(*created));
+	int r;
+
+	if (!created) {
+		patched_free(patched);
+		fd_close(fd);
+		return tarn_fail_constant(ENOMEM, "out of memory");
+	}
+	*created = (struct created) {.addr = data,
+		.size = under->size,
+		.patched = patched,
+		.under = tarn_storage_ref(under),
+		.fd = fd};
+	r = tarn_storage_new(TARN_STORAGE_OWNED, data, under->size, false,
 		created_release, created, ret);
 	if (r < 0)
 		created_release(created);
@@ -85,7 +152,7 @@ int tarn_store_create(tarn_store *store, enum tarn_dtype dtype, int ndim,
 	if (r >= 0) {
 		size = (uint64_t)tarn_layout_nbytes(&layout);
 		r = mutable || size >= TARN_ADOPT_MIN
-			    ? created_new(store, size, mutable, &storage)
+			    ? created_new(store, size, mutable, false, &storage)
 			    : tarn_storage_alloc(size, &storage);
 	}
 	if (r >= 0)
@@ -155,8 +222,13 @@ void created_is_shared(tarn_storage *storage, struct tarn_store *store,
 		.pool = stored->pool,
 		.generation = stored->generation,
 		.base = stored->base,
-		.own = created->addr,
+		.own = created->patched ? created->patched->map.start
+					: created->addr,
+		.patched = created->patched,
 	};
+	if (shared->patched)
+		patched_published(
+			shared->patched, stored->index, stored->generation);
 	created_turn(storage, shared);
 	lease_book_remember(
 		&store->book, stored->index, stored->generation, storage);

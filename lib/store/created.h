@@ -11,11 +11,14 @@
 
 /* The arg of such a storage. */
 struct created {
-	void *addr;
+	void *addr; /* of the first byte */
 	uint64_t size;
-	int fd; /* its memfd */
+	struct patched *patched; /* NULL: it is no patch; patch.h */
+	tarn_storage *under;     /* that it is over; a reference */
+	int fd;                  /* its memfd */
 	struct own_place place;
 	bool mutable;
+	bool blank; /* pages come as they are written */
 	bool spent; /* the daemon has had its memfd: it can only be copied */
 	unsigned claimed; /* created_claim.c */
 };
@@ -23,6 +26,19 @@ struct created {
 /* NULL: it is another kind. A publisher claims it first: otherwise it may turn
  * into another kind at any time, and the result of this function be freed. */
 struct created *created_of(const tarn_storage *storage);
+/* Memory without pages: what is stored through its address is populated before. */
+int created_blank(tarn_store *store, uint64_t size, tarn_storage **ret);
+/* Writes bytes of it, and brings their pages. -EFAULT, -ENOMEM. */
+int created_write(
+	tarn_storage *storage, uint64_t offset, const void *src, uint64_t size);
+/* Brings pages, to be stored in. */
+int created_populate(tarn_storage *storage, uint64_t offset, uint64_t size);
+/* Brings all pages from that byte on: without them it cannot be published. */
+int created_complete(tarn_storage *storage, uint64_t from);
+/* One that is a patch, and sealed. Takes the memfd and patched, also after an
+ * error. */
+int created_patch(int fd, struct patched *patched, void *data,
+	tarn_storage *under, tarn_storage **ret);
 /* It has turned into another kind, which owns the mapping. */
 void created_forget(struct created *created);
 

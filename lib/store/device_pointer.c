@@ -20,6 +20,7 @@
 #include "lib/reserved.h"
 #include "lib/store/created.h"
 #include "lib/store/own_map.h"
+#include "lib/store/patch.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 
@@ -73,7 +74,9 @@ static int reach(const tarn_storage *storage, const unsigned char *start,
 {
 	const struct shared_storage *shared = store_storage_of(storage);
 	const struct created *created = created_of(storage);
-	uint64_t mapped = own_mapped_size(storage->size);
+	const struct patched *patched = patched_of(storage);
+	uint64_t mapped =
+		patched ? patched->map.size : own_mapped_size(storage->size);
 
 	if (shared && shared->own)
 		return cuda_reach(shared->own, mapped, storage->writable, uuid);
@@ -84,8 +87,8 @@ static int reach(const tarn_storage *storage, const unsigned char *start,
 					   (unsigned char *)storage->data),
 			size, uuid);
 	if (created)
-		return cuda_reach(
-			created->addr, mapped, storage->writable, uuid);
+		return cuda_reach(patched ? patched->map.start : created->addr,
+			mapped, storage->writable, uuid);
 	return tarn_fail_constant(ENOTSUP,
 		"the tensor lies in memory that is not a store's, which is not "
 		"registered; load or publish it, or fill one from "

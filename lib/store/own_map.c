@@ -25,6 +25,7 @@
 #include "base/fd.h"
 #include "base/file_limit.h"
 #include "base/headroom.h"
+#include "base/shmem_huge.h"
 #include "lib/cuda/cuda.h"
 #include "lib/store/store.h"
 #include "shm/segment.h"
@@ -119,6 +120,75 @@ int own_create(uint64_t size, const struct own_place *place, int *ret_fd,
 		size, own_mapped_size(size), place, ret_fd, ret_addr);
 }
 
+int own_create_blank(uint64_t size, const struct own_place *place, int *ret_fd,
+	void **ret_addr, bool *ret_blank)
+{
+	bool blank = place->policy == PLACE_AUTO && shmem_page_max("") == PAGE;
+	int r = own_create_part(size, blank ? 0 : own_mapped_size(size), place,
+		ret_fd, ret_addr);
+
+	if (r >= 0)
+		*ret_blank = blank;
+	return r;
+}
+
+static int no_memory(uint64_t size, int err)
+{
+	return tarn_fail(err == EFAULT ? EFAULT : ENOMEM,
+		"no memory for %llu bytes: %s", (unsigned long long)size,
+		tarn_errno_text(err));
+}
+
+int own_write(int fd, uint64_t offset, const void *src, uint64_t size)
+{
+	int r = fd_pwrite(fd, src, size, offset);
+
+	return r < 0 ? no_memory(size, -r) : 0;
+}
+
+int own_populate(void *addr, uint64_t size)
+{
+	uint64_t before = (uintptr_t)addr % PAGE;
+
+	if (size && madvise((char *)addr - before, size + before,
+			    MADV_POPULATE_WRITE) < 0)
+		return no_memory(size, errno);
+	return 0;
+}
+
+int own_complete(int fd, uint64_t from, uint64_t size)
+{
+	uint64_t end = own_mapped_size(size);
+
+	from &= ~(PAGE - 1);
+	if (from < end &&
+		fallocate(fd, 0, (off_t)from, (off_t)(end - from)) < 0)
+		return no_memory(end - from, errno);
+	return 0;
+}
+
+int own_grow(int fd, void **addr, uint64_t size, uint64_t to,
+	const struct own_place *place)
+{
+	int r = own_check_room(to - size);
+	void *moved;
+
+	if (r < 0)
+		return r;
+	if (ftruncate(fd, (off_t)to) < 0)
+		return tarn_fail(errno, "a memfd of %llu bytes: %s",
+			(unsigned long long)to, tarn_errno_text(errno));
+	moved = mremap(*addr, size, to, MREMAP_MAYMOVE);
+	if (moved == MAP_FAILED)
+		return tarn_fail(errno, "mapping %llu bytes: %s",
+			(unsigned long long)to, tarn_errno_text(errno));
+	r = fill(place, (char *)moved + size, to - size, to - size);
+	if (r < 0)
+		moved = mremap(moved, to, size, 0);
+	*addr = moved;
+	return r;
+}
+
 void own_seal(int fd, bool mutable)
 {
 	const int size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -178,6 +248,7 @@ static int check(int fd, const struct table_storage *entry)
 	bool mutable = entry->flags & STORAGE_MUTABLE;
 	int wanted = F_SEAL_SHRINK | (mutable ? 0 : F_SEAL_WRITE);
 	int seals = fcntl(fd, F_GET_SEALS);
+	uint64_t size = entry->size;
 	struct stat st;
 
 	if (seals < 0 || (seals & wanted) != wanted)
@@ -190,10 +261,12 @@ static int check(int fd, const struct table_storage *entry)
 		return tarn_fail(EPROTO,
 			"daemon: a mutable storage in huge pages, which may "
 			"be missing when they are read");
-	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < entry->size)
+	if (entry->flags & STORAGE_PATCH)
+		size = (uint64_t)entry->own_pages * PAGE;
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < size)
 		return tarn_fail(EPROTO,
 			"daemon: a storage of %llu bytes in a memfd of %lld",
-			(unsigned long long)entry->size, (long long)st.st_size);
+			(unsigned long long)size, (long long)st.st_size);
 	return 0;
 }
 

@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "lib/store/device_storage.h"
 #include "lib/store/own_map.h"
+#include "lib/store/patch.h"
 #include "lib/store/publish_lent.h"
 #include "lib/tensor/tensor.h"
 
@@ -98,9 +99,28 @@ static int plan_existing(struct plan *plan, struct tarn_store *store,
 	return 0;
 }
 
+/* ---- what is a patch ------------------------------------------------- */
+
+static int plan_patch(struct plan_source *s, struct tarn_store *store,
+	const struct created *created)
+{
+	const struct shared_storage *under = store_storage_of(created->under);
+	struct table_storage entry;
+	int r = store_storage(
+		store, under->index, under->generation, &entry, &s->under);
+
+	if (r < 0)
+		return r;
+	s->kind = SOURCE_PATCH;
+	s->index = under->index;
+	s->generation = under->generation;
+	return 0;
+}
+
 /* ---- what was created ------------------------------------------------ */
 
-static int plan_created(struct plan *plan, tarn_storage *storage, uint32_t *ret)
+static int plan_created(struct plan *plan, struct tarn_store *store,
+	tarn_storage *storage, uint32_t *ret)
 {
 	const struct created *created = created_of(storage);
 	struct plan_source *s;
@@ -114,6 +134,8 @@ static int plan_created(struct plan *plan, tarn_storage *storage, uint32_t *ret)
 	s = &plan->sources[*ret];
 	s->storage = tarn_storage_ref(storage);
 	s->size = created->size;
+	if (created->patched)
+		return plan_patch(s, store, created);
 	if (created->mutable) {
 		s->kind = SOURCE_MUTABLE;
 		return 0;
@@ -175,7 +197,8 @@ static int copy_begin(
 	s->size = size;
 	if (!fits_inline(plan, size)) {
 		s->kind = size >= TARN_ADOPT_MIN ? SOURCE_ADOPT : SOURCE_COPY;
-		return own_create(size, &plan->place, &s->fd, ret_bytes);
+		return own_create_blank(
+			size, &plan->place, &s->fd, ret_bytes, &s->blank);
 	}
 	s->kind = SOURCE_BYTES;
 	s->bytes = calloc(1, size + 1);
@@ -186,19 +209,48 @@ static int copy_begin(
 	return 0;
 }
 
-/* Only memory that is mapped writable nowhere can be sealed. */
-static void copy_filled(const struct plan_source *s, void *bytes)
-{
-	if (s->fd < 0)
-		return;
-	munmap(bytes, own_mapped_size(s->size));
-	if (s->kind == SOURCE_ADOPT)
-		own_seal(s->fd, false);
-}
-
 static uint64_t copied_size(const tarn_tensor *tensor)
 {
 	return (uint64_t)tarn_layout_nbytes(&tensor->layout);
+}
+
+static bool is_plain(const tarn_tensor *tensor)
+{
+	return storage_by_address(tensor->storage) &&
+	       !tensor->storage->on_device &&
+	       tarn_layout_is_contiguous(&tensor->layout);
+}
+
+/* The tensor, packed, at that byte of the copy. */
+static int copy_in(const struct plan_source *s, unsigned char *bytes,
+	uint64_t at, const tarn_tensor *tensor)
+{
+	uint64_t size = copied_size(tensor);
+	int r = 0;
+
+	if (s->blank && is_plain(tensor))
+		return own_write(s->fd, at, tarn_tensor_data(tensor), size);
+	if (s->blank)
+		r = own_populate(bytes + at, size);
+	return r < 0 ? r
+		     : tarn_tensor_ravel(
+			       tensor, TARN_ORDER_C, bytes + at, size);
+}
+
+/* Only memory that is mapped writable nowhere can be sealed. Between tensors less
+ * than a page is left out, and behind the last one, too. */
+static int copy_filled(const struct plan_source *s, void *bytes)
+{
+	int r = 0;
+
+	if (s->fd < 0)
+		return 0;
+	munmap(bytes, own_mapped_size(s->size));
+	if (s->blank)
+		r = own_complete(s->fd, s->size - MIN(s->size, 1), s->size);
+	if (s->kind == SOURCE_ADOPT)
+		own_seal(s->fd, false);
+	return r;
 }
 
 /* The tensor's place in the copy: packed, from base on. */
@@ -223,8 +275,9 @@ static int plan_copy(
 
 	if (r < 0)
 		return r;
-	r = tarn_tensor_ravel(tensor, TARN_ORDER_C, bytes, size);
-	copy_filled(&plan->sources[source], bytes);
+	r = copy_in(&plan->sources[source], bytes, 0, tensor);
+	if (copy_filled(&plan->sources[source], bytes) < 0)
+		r = -ENOMEM;
 	return r < 0 ? r : place_copy(place, tensor, source, 0);
 }
 
@@ -262,14 +315,14 @@ static int plan_packed(struct plan *plan, const struct tarn_store *store,
 
 		if (!is_copied(store, t))
 			continue;
-		r = tarn_tensor_ravel(t, TARN_ORDER_C,
-			(unsigned char *)bytes + at, copied_size(t));
+		r = copy_in(&plan->sources[source], bytes, at, t);
 		if (r >= 0)
 			r = place_copy(&plan->places[i], t, source, at);
 		at = (at + copied_size(t) + ALIGNMENT - 1) &
 		     ~(ALIGNMENT - 1ull);
 	}
-	copy_filled(&plan->sources[source], bytes);
+	if (copy_filled(&plan->sources[source], bytes) < 0)
+		r = -ENOMEM;
 	return r;
 }
 
@@ -288,7 +341,7 @@ static int plan_item(struct plan *plan, struct tarn_store *store,
 	else if (device_storage_of(tensor->storage))
 		r = plan_device(plan, store, tensor->storage, &place->source);
 	else
-		r = plan_created(plan, tensor->storage, &place->source);
+		r = plan_created(plan, store, tensor->storage, &place->source);
 	place->base = tensor->base;
 	place->layout = tensor->layout;
 	return r;
@@ -344,6 +397,7 @@ static void source_done(struct plan_source *s, struct tarn_store *store,
 	if (taken && s->kind == SOURCE_DEVICE && !store_storage_of(s->storage))
 		device_storage_is_shared(s->storage, store, stored);
 	tarn_storage_unref(s->storage);
+	tarn_storage_unref(s->under);
 	free(s->bytes);
 	fd_close(s->fd);
 }

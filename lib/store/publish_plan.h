@@ -14,11 +14,13 @@ struct plan_source {
 	enum source_kind kind;
 	tarn_storage *storage; /* a reference; NULL: copies only */
 	bool frozen;           /* created_freeze was called */
-	uint32_t index;        /* SOURCE_EXISTING */
+	tarn_storage *under;   /* SOURCE_PATCH: leased by the store */
+	uint32_t index;        /* SOURCE_EXISTING, or of under */
 	uint64_t generation;
 	uint64_t size;
 	unsigned char *bytes; /* SOURCE_BYTES: malloc'ed, or the storage's */
 	int fd;               /* made or exported only for this; else -1 */
+	bool blank;           /* a copy: own_create_blank */
 	uint8_t uuid[16];     /* SOURCE_DEVICE */
 };
 

@@ -71,6 +71,7 @@ struct shared_storage {
 	uint64_t base; /* byte of the pool */
 	bool inside;   /* it was allocated together with the storage */
 	void *own;     /* a mapping of its own; NULL: it lies in a pool */
+	struct patched *patched; /* of a patch, whose mapping own is: patch.h */
 	struct file_lock *_Atomic lock; /* NULL: it was never locked */
 };
 

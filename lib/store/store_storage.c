@@ -16,6 +16,7 @@
 #include "lib/store/device_storage.h"
 #include "lib/store/file_lock.h"
 #include "lib/store/own_map.h"
+#include "lib/store/patch.h"
 #include "lib/store/store.h"
 
 /* Both in one allocation, for all storages except those that were another kind
@@ -38,7 +39,9 @@ static void shared_release(void *arg)
 		shared->storage);
 	store_release(shared->store);
 	file_lock_free(shared->lock);
-	if (shared->own) {
+	if (shared->patched) {
+		patched_free(shared->patched);
+	} else if (shared->own) {
 		cuda_forget(
 			shared->own, own_mapped_size(shared->storage->size));
 		munmap(shared->own, own_mapped_size(shared->storage->size));
@@ -90,11 +93,22 @@ static tarn_storage *make(void)
 	return &whole->storage;
 }
 
+static int open_patch(struct shared_storage *shared,
+	const struct table_storage *entry, void **ret)
+{
+	const struct patch_key key = {shared->index, shared->generation};
+	int r = patched_open(shared->store, key, entry, &shared->patched, ret);
+
+	if (r >= 0)
+		shared->own = shared->patched->map.start;
+	return r;
+}
+
 /* Its bytes get their addresses; on a device at their first use. */
 static int init(struct whole *whole, const struct table_storage *entry)
 {
 	struct shared_storage *shared = &whole->shared;
-	bool writable;
+	bool writable = false;
 	void *addr;
 	int r;
 
@@ -103,10 +117,13 @@ static int init(struct whole *whole, const struct table_storage *entry)
 			&whole->device, entry, shared_release, shared);
 		return 0;
 	}
-	r = map_bytes(shared, entry, &addr, &writable);
+	if (entry->flags & STORAGE_PATCH)
+		r = open_patch(shared, entry, &addr);
+	else
+		r = map_bytes(shared, entry, &addr, &writable);
 	if (r < 0)
 		return r;
-	if (entry->flags & STORAGE_OWN)
+	if (entry->flags & STORAGE_OWN && !shared->patched)
 		shared->own = addr;
 	tarn_storage_init(&whole->storage, TARN_STORAGE_SHARED, addr,
 		entry->size, writable, shared_release, shared);

@@ -6,6 +6,7 @@ STORE_TESTS = \
 	tests/store/device_others \
 	tests/store/fake \
 	tests/store/open_files \
+	tests/store/patch_hostile \
 	tests/store/flooded \
 	tests/store/follow \
 	tests/store/last_answers \

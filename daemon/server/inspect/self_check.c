@@ -83,7 +83,7 @@ static void check_holders(struct check *check, uint32_t i)
 			"storage %u: it is counted as kind %u, and is %u", i,
 			info->kind, storage_kind(check->domain, i));
 	if (state == STORAGE_LIVE && !info->names && !info->cached &&
-		!info->replica && !info->copies)
+		!info->replica && !info->needs)
 		fault_add(check->faults,
 			"storage %u: it is live, and nothing holds its %llu "
 			"bytes",

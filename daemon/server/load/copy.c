@@ -85,6 +85,11 @@ static int check_storage(const struct load *load)
 			"copy: the tensor lies in memory of a device, which "
 			"the daemon does not read; copy it to the host and "
 			"publish that");
+	if (e->flags & STORAGE_PATCH)
+		return tarn_fail(ENOTSUP,
+			"copy: the tensor is a patch over an older version of "
+			"it, which the daemon does not put together; publish a "
+			"copy of it, or refit the set with whole tensors");
 	if (domain->storages.infos[index].in_old_segment)
 		return tarn_fail(ENOTSUP,
 			"copy: the tensor lies in memory of before the "
@@ -128,7 +133,7 @@ int load_copy_begin(struct load *load)
 				"copy: the descriptor of storage %u: %s",
 				copy->index, tarn_errno_text(load->fds[0]));
 	}
-	storage_copy_begin(domain, copy->index, load->user->spec.uid);
+	storage_need(domain, copy->index, load->user->spec.uid);
 	copy->held = true;
 	return 0;
 }
@@ -138,7 +143,7 @@ void load_copy_end(struct load *load)
 	if (!load->copy.held)
 		return;
 	load->copy.held = false;
-	storage_copy_end(load->domain, load->copy.index);
+	storage_need_end(load->domain, load->copy.index);
 }
 
 bool load_copy_find(const struct load *load, uint32_t *ret)

@@ -51,7 +51,7 @@ struct load_share {
 struct load_copy {
 	bool is;
 	bool moves; /* LOAD_MOVE */
-	bool held;  /* storage_copy_begin */
+	bool held;  /* storage_need */
 	uint32_t index;
 	uint64_t generation;
 	struct msg_range range;

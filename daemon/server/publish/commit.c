@@ -34,38 +34,37 @@ static bool is_whole(const struct table_storage *e)
 
 /* A client that publishes a storage again must hold it; it cannot be freed
  * during this event. */
-static int check_existing(
-	const struct publish *p, const struct source *s, bool held)
+int publish_check_existing(const struct publish *p, uint32_t index,
+	uint64_t generation, uint64_t size, bool held)
 {
 	const struct domain *domain = p->domain;
 	const struct table_storage *e;
 	enum storage_state state;
 
-	if (s->index >= domain->storages.n_infos ||
-		s->index >= domain->table.header->n_storages ||
-		generation_of(domain, s->index) != s->generation || !held)
+	if (index >= domain->storages.n_infos ||
+		index >= domain->table.header->n_storages ||
+		generation_of(domain, index) != generation || !held)
 		return tarn_fail(ESTALE,
 			"publish: storage %u of generation %llu is not one "
 			"that this connection holds",
-			s->index, (unsigned long long)s->generation);
-	e = &domain->table.storages[s->index];
+			index, (unsigned long long)generation);
+	e = &domain->table.storages[index];
 	if (e->flags & STORAGE_CHANNEL)
 		return tarn_fail(EINVAL,
 			"publish: storage %u is a channel's, which has one "
 			"name: its own",
-			s->index);
+			index);
 	/* Only this thread writes the word. */
 	state = storage_word_state(
 		atomic_load_explicit(&e->word, memory_order_relaxed));
 	if ((state != STORAGE_LIVE && state != STORAGE_UNNAMED) || !is_whole(e))
 		return tarn_fail(ESTALE,
 			"publish: the bytes of storage %u are not there",
-			s->index);
-	if (e->size != s->size)
+			index);
+	if (e->size != size)
 		return tarn_fail(EINVAL,
-			"publish: storage %u has %llu bytes, not %llu",
-			s->index, (unsigned long long)e->size,
-			(unsigned long long)s->size);
+			"publish: storage %u has %llu bytes, not %llu", index,
+			(unsigned long long)e->size, (unsigned long long)size);
 	return 0;
 }
 
@@ -90,7 +89,8 @@ static int check_all_existing(const struct publish *p)
 	if (n)
 		client_find_held(p->client, indices, generations, n, held);
 	for (uint32_t i = 0; i < n && r == 0; i++)
-		r = check_existing(p, sources[i], held[i]);
+		r = publish_check_existing(p, sources[i]->index,
+			sources[i]->generation, sources[i]->size, held[i]);
 	return r;
 }
 

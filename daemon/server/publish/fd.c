@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sources that come as a memfd: adopted, left mutable, or copied.
+ * Sources that come as a memfd: adopted, also as a patch, left mutable, or copied.
  *
  * A memfd that is sealed against writing, and has all its pages, is as good as
  * the pool. The publisher adds the seals, which the kernel lets it do only if
@@ -59,6 +59,12 @@ static struct source *source_of(struct work *work)
 static uint64_t whole_pages(uint64_t size)
 {
 	return size ? (size + PAGE - 1) & ~(PAGE - 1) : PAGE;
+}
+
+/* Bytes that its memfd should have. */
+static uint64_t own_pages(const struct source *s)
+{
+	return whole_pages(s->kind == SOURCE_PATCH ? s->own_size : s->size);
 }
 
 /* ---- the worker ------------------------------------------------------ */
@@ -142,6 +148,8 @@ struct table_storage publish_own_entry(
 		entry.flags |= STORAGE_DEVICE;
 		memcpy(entry.device, s->device, sizeof(entry.device));
 	}
+	if (s->kind == SOURCE_PATCH)
+		publish_describe_patch(s, &entry);
 	return entry;
 }
 
@@ -154,7 +162,7 @@ static int find_room(struct publish *p, struct source *s)
 
 	if (r != 0)
 		return r == MEMORY_LATER ? 0 : r;
-	return memory_want(&p->wait, whole_pages(s->size), true);
+	return memory_want(&p->wait, own_pages(s), true);
 }
 
 /* Takes fd. */
@@ -195,7 +203,7 @@ static bool is_adoptable(const struct source *s)
 
 	return seals >= 0 && (seals & SEALS_ADOPT) == SEALS_ADOPT &&
 	       !segment_is_huge(s->fd) && fstat(s->fd, &st) == 0 &&
-	       (uint64_t)st.st_size == whole_pages(s->size) &&
+	       (uint64_t)st.st_size == own_pages(s) &&
 	       (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size &&
 	       !has_more(&st);
 }
@@ -203,7 +211,7 @@ static bool is_adoptable(const struct source *s)
 bool publish_is_own(const struct publish *p, const struct source *s)
 {
 	if (s->kind == SOURCE_MUTABLE || s->kind == SOURCE_CHANNEL ||
-		s->kind == SOURCE_DEVICE)
+		s->kind == SOURCE_DEVICE || s->kind == SOURCE_PATCH)
 		return true;
 	return s->kind == SOURCE_ADOPT && s->size >= ADOPT_MIN &&
 	       own_has_room(p->domain->server) && is_adoptable(s);
@@ -226,6 +234,40 @@ static void find_holes(struct work *work)
 		s->holes = (uint64_t)st.st_blocks * 512 <
 			   (uint64_t)st.st_size +
 				   (there.cached + there.evicted) * page;
+}
+
+/* There is no copy of a patch: it is what it says in its own pages. */
+static int refuse_patch(const struct publish *p, const struct source *s)
+{
+	if (!own_has_room(p->domain->server))
+		return tarn_fail(EMFILE,
+			"publish: there are no descriptors for one more patch "
+			"(ulimit -n of the daemon); publish the tensors whole");
+	return tarn_fail(EINVAL,
+		"publish: the memfd of a patch of %llu bytes is not sealed "
+		"against writing, or has not all its pages",
+		(unsigned long long)s->own_size);
+}
+
+static int adopt_patch(struct publish *p, struct source *s)
+{
+	int ro, r;
+
+	if (!s->worked && publish_give_work(p, s, find_holes) == 0)
+		return 0;
+	/* There can be no thread. */
+	if (!s->worked)
+		find_holes(&s->work);
+	if (s->holes || !own_has_room(p->domain->server) || !is_adoptable(s))
+		return refuse_patch(p, s);
+	r = find_room(p, s);
+	if (r != 1)
+		return r;
+	/* From here on to its entry nothing else happens. */
+	r = publish_check_base(p, s);
+	if (r == 0)
+		r = segment_reopen(s->fd, &ro);
+	return r < 0 ? r : add_own(p, s, 0, ro);
 }
 
 static int adopt(struct publish *p, struct source *s)
@@ -332,6 +374,8 @@ int publish_from_fd(struct publish *p, struct source *s)
 		return copy_from_fd(p, s);
 	case SOURCE_ADOPT:
 		return adopt(p, s);
+	case SOURCE_PATCH:
+		return adopt_patch(p, s);
 	default:
 		return leave_mutable(p, s);
 	}

@@ -14,6 +14,9 @@ struct source {
 	const unsigned char *bytes; /* SOURCE_BYTES: in the message */
 	int fd;                     /* that came with it, -1: none */
 	uint8_t device[16];         /* SOURCE_DEVICE: its UUID */
+	uint32_t of;                /* SOURCE_PATCH: what it is over, */
+	uint64_t of_generation;
+	uint64_t own_size; /* and the bytes of its memfd */
 	bool made;    /* it has an entry in the table, FILLING, that is ours */
 	bool awaited; /* it has none yet, and counts as awaited */
 	bool awaited_own; /* behind a descriptor of its own */
@@ -86,6 +89,13 @@ int publish_read_device(
 /* As publish_from_fd. */
 int publish_from_device(struct publish *publish, struct source *source);
 
+/* publish/patch.c: pages over another storage */
+int publish_check_patch(struct source *source, uint32_t i);
+void publish_describe_patch(
+	const struct source *source, struct table_storage *entry);
+/* May it have an entry, in this event? */
+int publish_check_base(const struct publish *publish, const struct source *s);
+
 /* publish/parse.c: all that can be wrong with the message. Takes the
  * descriptors out of it. */
 int publish_parse(struct publish *publish);
@@ -94,6 +104,10 @@ int publish_parse(struct publish *publish);
 /* May they be published over what stands there now? -EEXIST, -EBUSY. */
 int publish_check_names(const struct publish *publish);
 int publish_commit(struct publish *publish);
+/* Is that a storage with all its bytes, of that size, which this client holds?
+ * held: by its leases. */
+int publish_check_existing(const struct publish *p, uint32_t index,
+	uint64_t generation, uint64_t size, bool held);
 /* publish/answer.c: the body of the answer, in one piece, from head. */
 struct publish_answer {
 	struct msg_published *head;

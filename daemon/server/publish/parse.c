@@ -58,10 +58,9 @@ static int check_head(const struct msg_publish *head)
 
 /* ---- sources --------------------------------------------------------- */
 
-static int check_fd(const struct source *s, uint32_t i)
+static int check_memory(const struct source *s, uint32_t i)
 {
 	int flags = fcntl(s->fd, F_GETFL);
-	struct stat st;
 
 	if (flags < 0 || flags & O_PATH || (flags & O_ACCMODE) == O_WRONLY)
 		return tarn_fail(EBADF,
@@ -70,6 +69,23 @@ static int check_fd(const struct source *s, uint32_t i)
 	/* Only files in memory have seals: what follows cannot block. */
 	if (fcntl(s->fd, F_GET_SEALS) < 0)
 		return tarn_fail(EBADF, "publish: source %u is no memfd", i);
+	return 0;
+}
+
+static int check_patch_fd(struct source *s, uint32_t i)
+{
+	int r = check_memory(s, i);
+
+	return r < 0 ? r : publish_check_patch(s, i);
+}
+
+static int check_fd(const struct source *s, uint32_t i)
+{
+	struct stat st;
+	int r = check_memory(s, i);
+
+	if (r < 0)
+		return r;
 	if (fstat(s->fd, &st) < 0 || !S_ISREG(st.st_mode) ||
 		(uint64_t)st.st_size < s->size)
 		return tarn_fail(EINVAL,
@@ -109,6 +125,9 @@ static int parse_source(struct publish *p, const struct msg_source *m,
 	case SOURCE_CHANNEL:
 		s->fd = wire_take_fd(&p->message, (*n_fds)++);
 		return check_fd(s, i);
+	case SOURCE_PATCH:
+		s->fd = wire_take_fd(&p->message, (*n_fds)++);
+		return check_patch_fd(s, i);
 	case SOURCE_DEVICE:
 		s->fd = wire_take_fd(&p->message, (*n_fds)++);
 		return publish_check_device(s, i);

@@ -99,6 +99,9 @@ static void free_storage(struct domain *domain, uint32_t index)
 	storage_set(domain, index, STORAGE_FREE);
 	if (entry->flags & STORAGE_OWN)
 		own_drop(domain, index, generation);
+	/* Lets go of what it was over: behind those of this pass. */
+	if (entry->flags & STORAGE_PATCH)
+		patch_leave(domain, entry);
 	/* Lets go of what only its items kept: behind those of this pass. */
 	if (entry->flags & STORAGE_CHANNEL)
 		free_holder(domain, index, generation);

@@ -33,7 +33,7 @@ enum storage_kind storage_kind(const struct domain *domain, uint32_t index)
 		return KIND_QUARANTINED;
 	if (state == STORAGE_FILLING)
 		return KIND_FILLING;
-	if (info->names || info->replica || info->copies)
+	if (info->names || info->replica || info->needs)
 		return KIND_NAMED;
 	if (info->cached)
 		return KIND_CACHED;

@@ -83,6 +83,8 @@ int own_add(struct domain *domain, const struct table_storage *entry, int fd,
 		server_close_fd(domain->server, &key, fd);
 		return r;
 	}
+	if (entry->flags & STORAGE_PATCH)
+		patch_join(domain, entry);
 	key.a = *ret_index;
 	key.b = *ret_generation;
 	r = server_store_fd(domain->server, &key, fd);

@@ -98,22 +98,6 @@ bool replica_find(
 	return false;
 }
 
-/* ---- while one is made ------------------------------------------------- */
-
-void storage_copy_begin(struct domain *domain, uint32_t index, uint32_t uid)
-{
-	domain->storages.infos[index].copies++;
-	domain->storages.infos[index].copier = uid;
-	storage_recount(domain, index);
-}
-
-void storage_copy_end(struct domain *domain, uint32_t index)
-{
-	domain->storages.infos[index].copies--;
-	storage_recount(domain, index);
-	storage_release(domain, index);
-}
-
 /* ---- after another server ---------------------------------------------- */
 
 /* Does something hold it that lasts? Names and files are counted by then. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What holds a storage: names, the cache of loaded files, leases.
+ * What holds a storage: names, the cache of loaded files, patches, leases.
  *
- * Names are counted here; storage/cache.c has the cache, storage/replicas.c what
- * a storage holds of its like. Leases are not counted: storage/collect.c looks
+ * Names are counted here, and what needs its bytes; storage/cache.c has the
+ * cache, storage/replicas.c and patches.c what a storage holds of its like. Leases are not counted: storage/collect.c looks
  * for them in the clients' lease pages, and only when all others are gone.
  */
 #include "daemon/server/server.h"
@@ -86,10 +86,10 @@ void storage_set(
 	storage_recount(domain, index);
 }
 
-/* Names and files are gone, and a load still reads it. */
-static bool is_copied_only(const struct storage_info *info)
+/* Names and files are gone, and a load still reads it, or a patch is over it. */
+static bool is_needed_only(const struct storage_info *info)
 {
-	return info->copies && !info->names && !info->cached && !info->replica;
+	return info->needs && !info->names && !info->cached && !info->replica;
 }
 
 void storage_name(struct domain *domain, uint32_t index, uint32_t names,
@@ -97,7 +97,7 @@ void storage_name(struct domain *domain, uint32_t index, uint32_t names,
 {
 	struct storage_info *info = &domain->storages.infos[index];
 	bool unnamed = info->kind == KIND_UNNAMED ||
-		       info->kind == KIND_LET_GO || is_copied_only(info);
+		       info->kind == KIND_LET_GO || is_needed_only(info);
 
 	info->names += names;
 	quota_count_names(domain, publisher, names);
@@ -118,10 +118,10 @@ void storage_release(struct domain *domain, uint32_t index)
 
 	if (info->names || info->cached || info->filling || info->replica)
 		return;
-	/* Its owner has let go of it, so a user that has it copied pays. */
-	if (info->copies)
-		return quota_hand_on(domain, index, info->copier);
 	replicas_drop(domain, index, -1);
+	/* Its owner has let go of it, so a user that needs it pays. */
+	if (info->needs)
+		return quota_hand_on(domain, index, info->needed_by);
 	info->let_go = true;
 	/* Incomplete bytes are only for those that hold them now; complete ones
 	 * can still be taken until collect() looks. */
@@ -129,6 +129,20 @@ void storage_release(struct domain *domain, uint32_t index)
 		storage_set(domain, index, STORAGE_FREEING);
 	else
 		storage_set(domain, index, STORAGE_UNNAMED);
+}
+
+void storage_need(struct domain *domain, uint32_t index, uint32_t uid)
+{
+	domain->storages.infos[index].needs++;
+	domain->storages.infos[index].needed_by = uid;
+	storage_recount(domain, index);
+}
+
+void storage_need_end(struct domain *domain, uint32_t index)
+{
+	domain->storages.infos[index].needs--;
+	storage_recount(domain, index);
+	storage_release(domain, index);
 }
 
 /* ---- quarantine ------------------------------------------------------ */

@@ -64,8 +64,8 @@ struct storage_info {
 	uint32_t before, after; /* in the list of its kind: index + 1 */
 	uint32_t same;          /* in its chain of the cache: index + 1 */
 	uint32_t holder;        /* uid + 1 of the user charged; 0: the owner */
-	uint32_t copies;        /* loads that copy its bytes */
-	uint32_t copier;        /* uid of the last one */
+	uint32_t needs;         /* loads that copy its bytes; patches over it */
+	uint32_t needed_by;     /* uid of the last one */
 	uint8_t kind;           /* enum storage_kind: where it is counted */
 	bool cached;            /* kept for loads of the same file */
 	bool findable;          /* in a chain of the cache */
@@ -135,6 +135,10 @@ void storage_release(struct domain *domain, uint32_t index);
 void storage_released_by_client(
 	struct domain *domain, uint32_t index, uint64_t generation);
 int storage_remove_name(struct domain *domain, const char *name, size_t size);
+/* A load copies from it, or a patch is over it: it is not freed before that
+ * ends. uid: the user that pays once nothing else holds it. */
+void storage_need(struct domain *domain, uint32_t index, uint32_t uid);
+void storage_need_end(struct domain *domain, uint32_t index);
 
 /* storage/replicas.c: bytes that are kept once more, on other nodes */
 /* A replica that is live now, of a storage that is: kept as long as that. */
@@ -150,11 +154,17 @@ bool replica_is_of(
 /* False: there is none on that node. */
 bool replica_find(
 	const struct domain *domain, uint32_t of, int node, uint32_t *ret);
-/* A load copies from it: it is not freed before that ends. */
-void storage_copy_begin(struct domain *domain, uint32_t index, uint32_t uid);
-void storage_copy_end(struct domain *domain, uint32_t index);
 /* After another server, when all names and files are counted. */
 void replicas_rebuild(struct domain *domain);
+
+/* storage/patches.c: bytes of a storage, but for some pages */
+/* An entry that is a patch is there, or was just freed. */
+void patch_join(struct domain *domain, const struct table_storage *patch);
+void patch_leave(struct domain *domain, const struct table_storage *patch);
+/* How many patches lie over each other there; TABLE_PATCHES_MAX: or more. */
+unsigned patches_below(const struct domain *domain, uint32_t index);
+/* After another server, before the storages are looked at. */
+void patches_rebuild(struct domain *domain);
 
 /* Quarantined until the pipe of its loader ends. */
 void storage_quarantine(struct domain *domain, uint32_t index);
