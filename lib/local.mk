@@ -374,6 +374,8 @@ lib_libcore_la_SOURCES = \
 	lib/set/digest.h \
 	lib/set/digests.c \
 	lib/set/digests.h \
+	lib/set/elements.c \
+	lib/set/elements.h \
 	lib/set/fields.c \
 	lib/set/form.c \
 	lib/set/form.h \
@@ -383,9 +385,11 @@ lib_libcore_la_SOURCES = \
 	lib/set/refit.h \
 	lib/set/refit_digests.c \
 	lib/set/refit_names.c \
+	lib/set/refit_patch.c \
 	lib/set/refit_put.c \
 	lib/set/refit_run.c \
 	lib/set/refit_sparse.c \
+	lib/set/refit_write.c \
 	lib/set/rows.c \
 	lib/set/rows.h \
 	lib/data/chain.c \

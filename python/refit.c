@@ -69,7 +69,7 @@ static void free_left(void)
 
 /* ---- making -------------------------------------------------------- */
 
-static int take_options(PyObject *const given[5], struct place *place,
+static int take_options(PyObject *const given[6], struct place *place,
 	struct set_fields *fields, struct tarn_refit_options *ret)
 {
 	int64_t bucket = 0;
@@ -95,7 +95,8 @@ static int take_options(PyObject *const given[5], struct place *place,
 	ret->bucket_bytes = (uint64_t)bucket;
 	if (optional_flag(given[2], &ret->share_equal) < 0 ||
 		set_fields_argument(given[3], true, fields) < 0 ||
-		optional_flag(given[4], &ret->add) < 0)
+		optional_flag(given[4], &ret->add) < 0 ||
+		optional_flag(given[5], &ret->whole) < 0)
 		return -1;
 	ret->fields = fields->fields;
 	ret->n_fields = fields->n;
@@ -123,9 +124,10 @@ static PyObject *refit_new(
 	PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
 	static char *names[] = {"store", "prefix", "device", "bucket",
-		"share_equal", "fields", "add", NULL};
+		"share_equal", "fields", "add", "whole", NULL};
 	PyObject *store, *prefix;
-	PyObject *given[5] = {Py_None, Py_None, Py_False, Py_None, Py_False};
+	PyObject *given[6] = {
+		Py_None, Py_None, Py_False, Py_None, Py_False, Py_False};
 	struct tarn_refit_options options = {0};
 	struct set_fields fields = {0};
 	struct place place;
@@ -133,9 +135,9 @@ static PyObject *refit_new(
 	const char *text;
 	int r = -1;
 
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|OOOOO:Refit",
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|OOOOOO:Refit",
 		    names, store_type, &store, &prefix, &given[0], &given[1],
-		    &given[2], &given[3], &given[4]))
+		    &given[2], &given[3], &given[4], &given[5]))
 		return NULL;
 	free_left();
 	text = text_argument(prefix);

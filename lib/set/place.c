@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "lib/cuda/work.h"
+#include "lib/store/created.h"
 #include "lib/tensor/tensor.h"
 
 struct set_place set_place_of(const tarn_tensor *tensor)
@@ -44,6 +45,14 @@ int set_place_alloc(tarn_store *store, const struct set_place *place,
 		return tarn_cuda_alloc(&place->device, size, ret);
 	return store ? created(store, size, ret)
 		     : tarn_storage_alloc(size, ret);
+}
+
+int set_place_blank(tarn_store *store, const struct set_place *place,
+	uint64_t size, tarn_storage **ret)
+{
+	return place->on_device || size < TARN_ADOPT_MIN
+		       ? set_place_alloc(store, place, size, ret)
+		       : created_blank(store, size, ret);
 }
 
 int set_place_tensor(tarn_store *store, const struct set_place *place,

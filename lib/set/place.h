@@ -21,6 +21,9 @@ bool set_place_same(const struct set_place *a, const struct set_place *b);
 /* size bytes to be published in the store; NULL: for this process. */
 int set_place_alloc(tarn_store *store, const struct set_place *place,
 	uint64_t size, tarn_storage **ret) _must_check_;
+/* The same, whose pages on the host may come as they are written: created.h. */
+int set_place_blank(tarn_store *store, const struct set_place *place,
+	uint64_t size, tarn_storage **ret) _must_check_;
 /* A tensor in C order, in memory of its own. */
 int set_place_tensor(tarn_store *store, const struct set_place *place,
 	enum tarn_dtype dtype, int ndim, const int64_t *shape,

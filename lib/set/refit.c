@@ -83,6 +83,7 @@ static void set_options(
 	refit->bucket_bytes = MIN(refit->bucket_bytes, BUCKET_BYTES_MAX);
 	refit->share_equal = o->share_equal;
 	refit->add = o->add;
+	refit->whole = o->whole;
 	refit->cuda_stream = o->cuda_stream;
 	if (o->device) {
 		refit->has_place = true;
@@ -156,6 +157,7 @@ static void drop_memory(struct tarn_refit *refit)
 		tarn_storage_unref(b->storage);
 		free(b);
 	}
+	refit_patches_done(refit);
 	refit_names_done(refit);
 	refit->names = refit->by_range = NULL;
 	refit->n = refit->n_old = 0;
@@ -347,6 +349,10 @@ static int commit(struct tarn_refit *refit)
 		r = refit_launch(refit, true);
 	if (r >= 0)
 		r = refit_drain(refit);
+	if (r >= 0)
+		r = refit_complete(refit);
+	if (r >= 0)
+		r = refit_patches_make(refit);
 	if (r >= 0)
 		r = refit_renew_digests(refit);
 	if (r >= 0)

@@ -8,6 +8,12 @@
  * it, a piece, waits until there are enough bytes to fill a bucket. Then buckets
  * get their memory, and all pieces that wait go to the stream, as one flight. Of
  * flights two are under way at most.
+ *
+ * A piece that goes from memory to memory as it is needs no stream: it is written
+ * when its turn comes (refit_write.c).
+ *
+ * A tensor of which a few pages change becomes a patch of its storage
+ * (refit_patch.c): those pages alone are new.
  */
 #pragma once
 
@@ -46,9 +52,11 @@ struct refit_name {
 	struct refit_name *taken; /* the name that is put; NULL: none */
 	bool kept;                /* its bytes are the old ones */
 	bool tied;                /* there is more than one name */
+	bool overlapped;          /* in part, by another group */
 	uint64_t size;            /* bytes of the new ones */
 	struct refit_bucket *bucket;
-	uint64_t at; /* byte of the bucket */
+	uint64_t at;               /* byte of the bucket */
+	struct refit_patch *patch; /* in place of a bucket; or NULL */
 
 	bool in_parts;
 	struct set_rows rows; /* that were put, if it is in parts */
@@ -73,7 +81,7 @@ struct tarn_refit {
 	bool has_place;
 	struct set_place place; /* of all new tensors, if it has one */
 	uint64_t bucket_bytes;
-	bool share_equal, add;
+	bool share_equal, add, whole;
 	void *cuda_stream;
 
 	struct refit_name **names; /* by name */
@@ -83,6 +91,8 @@ struct tarn_refit {
 	uint64_t untaken; /* bytes of buckets for groups that may still come */
 	struct refit_bucket *buckets;
 	unsigned n_buckets;
+	struct refit_patch *patches;
+	unsigned n_patches;
 	struct refit_piece *waiting, *flying;
 	uint64_t waiting_bytes; /* new, and held */
 	tarn_stream *stream;
@@ -155,8 +165,13 @@ int refit_add_piece(struct tarn_refit *refit, struct refit_name *name,
 int refit_launch(struct tarn_refit *refit, bool last) _must_check_;
 /* Waits until all copies that were begun are done. */
 int refit_drain(struct tarn_refit *refit) _must_check_;
+/* When all is copied: buckets have pages behind what is in them, too. */
+int refit_complete(const struct tarn_refit *refit) _must_check_;
+/* Where a piece goes. */
+int refit_piece_dst(
+	const struct refit_piece *p, tarn_tensor **ret) _must_check_;
 void refit_pieces_done(struct tarn_refit *refit);
-/* The new tensor of a name whose bucket has memory. */
+/* The new tensor of a name whose bucket has memory, or whose patch is made. */
 int refit_fresh(const struct refit_name *name, tarn_tensor **ret) _must_check_;
 
 /* ---- refit_put.c --------------------------------------------------------- */
@@ -168,6 +183,27 @@ int refit_find_free(struct tarn_refit *refit, const char *name,
  * memory; the bucket has its own then. */
 int refit_take(struct tarn_refit *refit, struct refit_name *name,
 	bool holds) _must_check_;
+
+/* ---- refit_write.c ------------------------------------------------------- */
+
+/* Copies a piece from memory to memory as it is, with its sparse update: 1; 0: the
+ * stream has to. */
+int refit_piece_write(const struct refit_piece *p) _must_check_;
+/* Its place has pages, for the stream to store in. */
+int refit_piece_room(const struct refit_piece *p) _must_check_;
+
+/* ---- refit_patch.c ------------------------------------------------------- */
+
+/* Changes elements of a tensor in a patch of its storage: 1; 0: its bytes cannot
+ * have one, or a copy of all of them costs less; -ERANGE; -ENOMEM. As
+ * elements_of. */
+int refit_patch_put(struct tarn_refit *refit, struct refit_name *name,
+	const tarn_tensor *positions, const tarn_tensor *values) _must_check_;
+/* Makes all of them. */
+int refit_patches_make(struct tarn_refit *refit) _must_check_;
+void refit_patches_done(struct tarn_refit *refit);
+/* The storage, when it is made. */
+tarn_storage *refit_patch_storage(const struct refit_patch *patch);
 
 /* ---- refit_sparse.c ------------------------------------------------------ */
 

@@ -88,6 +88,13 @@ static struct refit_name *find_leader(struct refit_name **names, size_t i)
 	return names[i];
 }
 
+/* Each of a cluster overlaps the first one, or one that another overlaps. */
+static void note_overlap(struct refit_name *a, struct refit_name *b)
+{
+	if (a != b)
+		a->overlapped = b->overlapped = true;
+}
+
 /* names: by range. */
 static void make_groups(struct refit_name **names, size_t n)
 {
@@ -102,10 +109,12 @@ static void make_groups(struct refit_name **names, size_t n)
 			name->leader->tied = true;
 		name->cluster = i;
 		if (before && before->old->storage == name->old->storage &&
-			name->begin < end)
+			name->begin < end) {
 			name->cluster = before->cluster;
-		else
+			note_overlap(name->leader, before->leader);
+		} else {
 			end = 0;
+		}
 		end = MAX(end, name->end);
 	}
 }

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/set/refit.h"
+#include "lib/store/created.h"
 
 /* Memory of a device is made of such (lib/cuda/memory.h). */
 #define DEVICE_GRANULE ((uint64_t)2 << 20)
@@ -54,7 +55,7 @@ static bool fits(const struct refit_bucket *b, uint64_t size)
  * larger, twice as large after each further eight. */
 static uint64_t bucket_bytes(const struct tarn_refit *refit)
 {
-	unsigned n = refit->n_buckets;
+	unsigned n = refit->n_buckets + refit->n_patches;
 
 	return refit->bucket_bytes << (n < 32 ? 0 : MIN((n - 24) / 8, 5));
 }
@@ -148,6 +149,9 @@ int refit_fresh(const struct refit_name *name, tarn_tensor **ret)
 {
 	const struct refit_name *leader = name->leader;
 
+	if (leader->patch)
+		return tarn_tensor_new(refit_patch_storage(leader->patch),
+			name->old->base, &name->old->layout, ret);
 	return tarn_tensor_new(
 		leader->bucket->storage, leader->at, &name->layout, ret);
 }
@@ -171,12 +175,12 @@ static int give_memory(
 	if (!refit->add || last)
 		size = MIN(size, b->used + MIN(later, size - b->used));
 	if (size > b->used)
-		r = set_place_alloc(
+		r = set_place_blank(
 			refit->store, &b->place, wanted(b, size), &b->storage);
 	/* There may be memory for those that have come. */
 	if (r == -ENOMEM || r == -ENOSPC) {
 		size = b->used;
-		r = set_place_alloc(
+		r = set_place_blank(
 			refit->store, &b->place, wanted(b, size), &b->storage);
 	}
 	if (r >= 0)
@@ -284,7 +288,7 @@ int refit_add_piece(struct tarn_refit *refit, struct refit_name *name,
 }
 
 /* Where the piece goes. */
-static int piece_dst(const struct refit_piece *p, tarn_tensor **ret)
+int refit_piece_dst(const struct refit_piece *p, tarn_tensor **ret)
 {
 	_cleanup_tensor_ tarn_tensor *whole = NULL;
 	int r = refit_fresh(p->name, &whole);
@@ -308,7 +312,7 @@ static int landed(struct tarn_refit *refit, struct refit_piece *p,
 	if (r < 0)
 		return fail(refit, p->name, r, c->message);
 	if (p->positions) {
-		r = piece_dst(p, &dst);
+		r = refit_piece_dst(p, &dst);
 		if (r >= 0)
 			r = refit_scatter(dst, p->positions, p->values,
 				refit->cuda_stream);
@@ -347,13 +351,25 @@ static int await_flight(struct tarn_refit *refit, unsigned flight)
 	return r;
 }
 
-static int begin(struct tarn_refit *refit, struct refit_piece *p)
+/* As the stream would report it. */
+static int written(struct tarn_refit *refit, struct refit_piece *p)
+{
+	refit->info.bytes_moved += p->bytes;
+	refit->waiting_bytes -= p->bytes + p->held;
+	piece_remove(p);
+	piece_free(p);
+	return 0;
+}
+
+static int stream(struct tarn_refit *refit, struct refit_piece *p)
 {
 	const struct tarn_copy_options options = {
 		.cuda_stream = refit->cuda_stream};
 	_cleanup_tensor_ tarn_tensor *dst = NULL;
-	int r = piece_dst(p, &dst);
+	int r = refit_piece_dst(p, &dst);
 
+	if (r >= 0)
+		r = refit_piece_room(p);
 	while (r >= 0) {
 		r = tarn_stream_copy(refit->stream, dst, p->src, &options, -1,
 			(uintptr_t)p, NULL);
@@ -362,15 +378,26 @@ static int begin(struct tarn_refit *refit, struct refit_piece *p)
 		r = reap(refit, true);
 	}
 	if (r < 0)
-		return refit->failed
-			       ? r
-			       : fail(refit, p->name, r, tarn_fail_message());
+		return r;
 	piece_remove(p);
 	piece_add(&refit->flying, p);
 	p->flight = refit->flight;
 	refit->pieces[p->flight]++;
 	refit->waiting_bytes -= p->bytes + p->held;
 	return 0;
+}
+
+static int begin(struct tarn_refit *refit, struct refit_piece *p)
+{
+	int r = refit_piece_write(p);
+
+	if (r == 1)
+		return written(refit, p);
+	if (r == 0)
+		r = stream(refit, p);
+	return r >= 0 || refit->failed
+		       ? r
+		       : fail(refit, p->name, r, tarn_fail_message());
 }
 
 int refit_launch(struct tarn_refit *refit, bool last)
@@ -385,6 +412,16 @@ int refit_launch(struct tarn_refit *refit, bool last)
 	refit->flight = (refit->flight + 1) % REFIT_FLIGHTS;
 	/* Its first requests are begun, so that they go on meanwhile. */
 	return r < 0 ? r : reap(refit, false);
+}
+
+int refit_complete(const struct tarn_refit *refit)
+{
+	int r = 0;
+
+	for (struct refit_bucket *b = refit->buckets; r >= 0 && b; b = b->next)
+		if (b->storage && created_of(b->storage))
+			r = created_complete(b->storage, b->used);
+	return r;
 }
 
 int refit_drain(struct tarn_refit *refit)

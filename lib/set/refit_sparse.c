@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * New values at some positions: the old tensor is copied, then values are
- * written over it. Positions are copied first, and the copy is checked before
+ * New values at some positions: the old tensor is copied, or the pages that change
+ * (refit_patch.c), then values are written over it. Positions are copied first, and the copy is checked before
  * anything else is done, so that nothing is ever written outside of the tensor
  * whatever other threads do to the caller's.
  */
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/cuda/list_steps.h"
 #include "lib/cuda/work.h"
 #include "lib/layout/layout.h"
+#include "lib/set/elements.h"
 #include "lib/set/refit.h"
 
 static bool is_wide(const tarn_tensor *positions)
@@ -56,36 +56,31 @@ static int check_there(const tarn_tensor *positions, struct cuda_list *list,
 	return r;
 }
 
-static void check_here(
-	const tarn_tensor *positions, struct cuda_list *list, uint64_t ret[2])
-{
-	ret[0] = 0;
-	list->positions = (uintptr_t)tarn_tensor_data(positions);
-	list->out = (uintptr_t)ret;
-	for (uint64_t i = 0; i < list->n && !ret[0]; i++)
-		list_check(list, i);
-}
-
-/* Is each of them a position of so many elements? */
-static int check_positions(
-	const tarn_tensor *positions, int64_t numel, void *cuda_stream)
+static int check_on_device(
+	const tarn_tensor *positions, uint64_t numel, void *cuda_stream)
 {
 	struct cuda_list list = list_of(positions);
 	uint64_t bad[2] = {0, 0};
-	int r = 0;
+	int r;
 
-	list.limit = (uint64_t)numel;
-	if (!list.n)
+	list.limit = numel;
+	r = check_there(positions, &list, cuda_stream, bad);
+	return r >= 0 && bad[0] ? elements_bad((int64_t)bad[1], numel) : r;
+}
+
+/* Is each of them a position of such a tensor? */
+static int check_positions(const tarn_tensor *positions,
+	const struct tarn_layout *to, void *cuda_stream)
+{
+	struct elements e;
+
+	if (!positions->layout.shape[0])
 		return 0;
 	if (positions->storage->on_device)
-		r = check_there(positions, &list, cuda_stream, bad);
-	else
-		check_here(positions, &list, bad);
-	if (r >= 0 && bad[0])
-		return tarn_fail(ERANGE,
-			"there is no element at position %lld; it has %lld",
-			(long long)bad[1], (long long)numel);
-	return r;
+		return check_on_device(positions,
+			(uint64_t)tarn_layout_numel(to), cuda_stream);
+	elements_of(positions, positions, to, &e);
+	return elements_check(&e);
 }
 
 static int check_lists(const struct tarn_layout *positions,
@@ -137,8 +132,7 @@ static int copy_lists(const struct tarn_refit *refit,
 		refit->cuda_stream, &ret->at);
 
 	if (r >= 0)
-		r = check_positions(ret->at, tarn_layout_numel(&to->layout),
-			refit->cuda_stream);
+		r = check_positions(ret->at, &to->layout, refit->cuda_stream);
 	if (r >= 0)
 		r = set_place_copy(&place, values, to->layout.dtype,
 			refit->cuda_stream, &ret->new);
@@ -147,10 +141,75 @@ static int copy_lists(const struct tarn_refit *refit,
 	return r;
 }
 
-static int sparse(struct tarn_refit *refit, const char *name,
+/* Takes the lists, also after an error. */
+static int put_whole(
+	struct tarn_refit *refit, struct refit_name *to, struct lists *lists)
+{
+	return refit_add_piece(refit, to, to->old, false, 0, -1,
+		STEAL(lists->at), STEAL(lists->new));
+}
+
+static bool is_plain(const tarn_tensor *list)
+{
+	return storage_by_address(list->storage) && !list->storage->on_device &&
+	       tarn_layout_is_contiguous(&list->layout);
+}
+
+/* As they are, if they can be read like that; they are read by this call alone. */
+static int plain_lists(const struct tarn_refit *refit,
+	const struct refit_name *to, const tarn_tensor *positions,
+	const tarn_tensor *values, struct lists *ret)
+{
+	if (!is_plain(positions) || !is_plain(values) ||
+		values->layout.dtype != to->layout.dtype)
+		return copy_lists(refit, to, positions, values, ret);
+	ret->at = tarn_tensor_ref((tarn_tensor *)positions);
+	ret->new = tarn_tensor_ref((tarn_tensor *)values);
+	return 0;
+}
+
+static int sparse_here(struct tarn_refit *refit, struct refit_name *to,
 	const tarn_tensor *positions, const tarn_tensor *values)
 {
 	struct lists lists = {NULL, NULL};
+	int r = plain_lists(refit, to, positions, values, &lists);
+
+	if (r >= 0)
+		r = refit_patch_put(refit, to, lists.at, lists.new);
+	drop_lists(&lists);
+	if (r != 0)
+		return MIN(r, 0);
+	r = copy_lists(refit, to, positions, values, &lists);
+	if (r >= 0)
+		r = refit_take(refit, to, false);
+	if (r >= 0)
+		return put_whole(refit, to, &lists);
+	drop_lists(&lists);
+	return r;
+}
+
+/* The bucket gets its memory before the lists take what there is. */
+static int sparse_there(struct tarn_refit *refit, struct refit_name *to,
+	const tarn_tensor *positions, const tarn_tensor *values)
+{
+	struct lists lists = {NULL, NULL};
+	int r = refit_take(refit, to, true);
+
+	if (r < 0)
+		return r;
+	r = copy_lists(refit, to, positions, values, &lists);
+	if (r == -ENOMEM && refit_make_room(refit) == 1)
+		r = copy_lists(refit, to, positions, values, &lists);
+	if (r >= 0)
+		return put_whole(refit, to, &lists);
+	to->leader->taken = NULL;
+	refit_unplace(refit, to->leader);
+	return r;
+}
+
+static int sparse(struct tarn_refit *refit, const char *name,
+	const tarn_tensor *positions, const tarn_tensor *values)
+{
 	struct refit_name *to;
 	int r = refit_check(refit);
 
@@ -160,19 +219,9 @@ static int sparse(struct tarn_refit *refit, const char *name,
 		r = check_lists(&positions->layout, &values->layout, to);
 	if (r < 0)
 		return r;
-	r = refit_take(refit, to, true);
-	if (r < 0)
-		return r;
-	r = copy_lists(refit, to, positions, values, &lists);
-	if (r == -ENOMEM && refit_make_room(refit) == 1)
-		r = copy_lists(refit, to, positions, values, &lists);
-	if (r < 0) {
-		to->leader->taken = NULL;
-		refit_unplace(refit, to->leader);
-		return r;
-	}
-	return refit_add_piece(
-		refit, to, to->old, false, 0, -1, lists.at, lists.new);
+	return refit->has_place || to->old->storage->on_device
+		       ? sparse_there(refit, to, positions, values)
+		       : sparse_here(refit, to, positions, values);
 }
 
 int tarn_refit_sparse(tarn_refit *refit, const char *name,
@@ -204,19 +253,21 @@ static void set_target(struct cuda_list *list, const struct tarn_layout *l)
 }
 
 static int scatter_there(const tarn_tensor *dst, const tarn_tensor *positions,
-	const tarn_tensor *values, void *cuda_stream, struct cuda_list *list)
+	const tarn_tensor *values, void *cuda_stream)
 {
+	struct cuda_list list = list_of(positions);
 	struct set_work work;
 	int r = set_work_begin(&work, dst, cuda_stream);
 
+	set_target(&list, &dst->layout);
 	if (r >= 0)
-		r = set_device_address(dst, &list->dst);
+		r = set_device_address(dst, &list.dst);
 	if (r >= 0)
-		r = set_device_address(positions, &list->positions);
+		r = set_device_address(positions, &list.positions);
 	if (r >= 0)
-		r = set_device_address(values, &list->src);
+		r = set_device_address(values, &list.src);
 	if (r >= 0)
-		r = cuda_queue_list(work.queue, CUDA_L_scatter, list);
+		r = cuda_queue_list(work.queue, CUDA_L_scatter, &list);
 	if (r >= 0)
 		r = set_work_wait(&work);
 	set_work_end(&work);
@@ -226,18 +277,12 @@ static int scatter_there(const tarn_tensor *dst, const tarn_tensor *positions,
 int refit_scatter(const tarn_tensor *dst, const tarn_tensor *positions,
 	const tarn_tensor *values, void *cuda_stream)
 {
-	struct cuda_list list = list_of(positions);
+	struct elements e;
 
-	set_target(&list, &dst->layout);
-	if (!list.n)
+	if (!positions->layout.shape[0])
 		return 0;
 	if (dst->storage->on_device)
-		return scatter_there(
-			dst, positions, values, cuda_stream, &list);
-	list.dst = (uintptr_t)tarn_tensor_data(dst);
-	list.src = (uintptr_t)tarn_tensor_data(values);
-	list.positions = (uintptr_t)tarn_tensor_data(positions);
-	for (uint64_t i = 0; i < list.n; i++)
-		list_scatter(&list, i);
-	return 0;
+		return scatter_there(dst, positions, values, cuda_stream);
+	elements_of(positions, values, &dst->layout, &e);
+	return elements_write(&e, tarn_tensor_data(dst));
 }

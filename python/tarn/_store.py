@@ -386,7 +386,7 @@ class Store(_tarn.StoreBase, _Tensors):
         self._publish_set(prefix, tensors, fields, notes, exclusive, digests)
 
     def refit(self, prefix, *, device=None, bucket=None, share_equal=False,
-              fields=None, add=False):
+              fields=None, add=False, whole=False):
         """Begins the next version of a set, beside the present one:
 
             with store.refit("policy", fields={"step": "2"}) as r:
@@ -401,10 +401,13 @@ class Store(_tarn.StoreBase, _Tensors):
         share_equal compares what is put with the old tensor, by its digest,
         and shares what is equal. fields replace those of the same keys, and
         None takes one away. add lets names be put that the set does not have.
+        put_sparse makes only the pages of 4 KiB new that change, where these are
+        few: the new version is a patch of the old one; whole copies the tensors
+        all the same.
 
         NotFoundError: there is no such set. See Refit, and tarn-cuda(7)."""
         return _tarn.Refit(self, prefix, device, bucket, share_equal, fields,
-                           add)
+                           add, whole)
 
     def follow(self, name=None, *, prefix=None, timeout=None):
         """The versions of a set as others publish them, those to come

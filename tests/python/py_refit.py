@@ -238,6 +238,25 @@ def integers(store):
     store.publish({}, replace="i/")
 
 
+def patched(store):
+    """A few pages of four tensors that lie in one storage."""
+    n = 1 << 20
+    store.publish_set("p", {str(i): tarn.zeros([n], "F32") for i in range(65)})
+    with store.refit("p") as r:
+        r.put_sparse("3", [5, n - 1], [1.0, 2.0])
+        r.put_sparse("4", [0], [3.0])
+    ok(r.info["bytes_moved"] <= 4 * 4096, "a sparse update makes few pages new")
+    before = store["p/3"]
+    with store.refit("p", whole=True) as r:
+        r.put_sparse("3", [6], [4.0])
+    equal(r.info["bytes_moved"], 4 * n, "or the whole tensor, if that is asked for")
+    now = store["p/3"]
+    equal([now[5], now[6], now[n - 1], store["p/4"][0]],
+          [1.0, 4.0, 2.0, 3.0], "both are read")
+    equal(before[6], 0.0, "the older version is what it was")
+    store.publish({}, replace="p/")
+
+
 def arrays(store):
     if not numpy:
         skipped("arrays are put", "needs numpy")
@@ -268,6 +287,7 @@ refused(store)
 threads(store)
 dropped(store)
 integers(store)
+patched(store)
 arrays(store)
 if HAS_CUDA:
     all_of(store, "cuda:0")

@@ -3,6 +3,8 @@ SET_TESTS = \
 	tests/set/digest \
 	tests/set/digests \
 	tests/set/fields \
+	tests/set/patches \
+	tests/set/patches_killed \
 	tests/set/refit \
 	tests/set/refit_device \
 	$(NULL)

@@ -247,6 +247,9 @@ struct tarn_refit_options {
 	 * its name stays with the old memory. Not for parts. */
 	bool share_equal;
 	bool add; /* names that the set has not may be put */
+	/* Tensors of sparse updates are copied whole, not only the pages that
+	 * change: for readers that want them in few mappings. */
+	bool whole;
 	/* These replace fields of the same keys or are new ones; a value of NULL
 	 * takes a key away. Others, and notes, stay. */
 	const struct tarn_set_field *fields;
@@ -300,9 +303,13 @@ TARN_PUBLIC int tarn_refit_put_part(tarn_refit *refit, const char *name,
 	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
 
 /*
- * Puts a tensor that differs from the old one in a few elements: the old one is
- * copied, within its device, and values[i] is written at positions[i], a number
- * in C order of the tensor's shape. Both have one dimension and may be anywhere;
+ * Puts a tensor that differs from the old one in a few elements: values[i] is
+ * written at positions[i], a number in C order of the tensor's shape. In memory of
+ * the host only the pages of 4 KiB that change are new, if they are at most a
+ * quarter of the tensor and lie in few runs: the new version is a patch of the old one's
+ * storage, which stays as long as the patch does. After 16 versions, or as soon as
+ * patches have half of the storage's pages, a tensor is copied whole once.
+ * Otherwise the old one is copied, within its device. Both have one dimension and may be anywhere;
  * positions are I64 or I32, and values are converted. Both are copied by this
  * call: the caller may write to them at once. A position should be given once:
  * of several values for one it is not defined which is written.
