@@ -2,14 +2,18 @@
 /*
  * The digests of a set's next version: those of tensors that have not changed are
  * the old ones. What was published under a name of the set after its fields, as a
- * single tensor, is not what they have a digest of: that is made now.
+ * single tensor, is not what they have a digest of: that is made now. A digest is a
+ * sum over words, so that of a patch is made from the old one and the pages that
+ * have changed.
  */
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/set/digests.h"
+#include "lib/number/word_sums.h"
 #include "lib/set/refit.h"
+#include "lib/store/patch.h"
 
 /* NULL: the old version has none. */
 static const struct tarn_snapshot_item *find_fields(
@@ -42,6 +46,73 @@ static int tensor_of(const struct refit_name *name, tarn_tensor **ret)
 	return 0;
 }
 
+/* ---- of a patch ---------------------------------------------------------- */
+
+/* Adds the words of a tensor that lie in its bytes from one on to another, in
+ * part or whole. */
+static void add_words(struct word_sums *sums, const unsigned char *bytes,
+	uint64_t size, uint64_t from, uint64_t to)
+{
+	uint64_t first = from / 8, whole = MIN((to + 7) / 8, size / 8);
+	unsigned char last[8] = {0};
+
+	if (first < whole)
+		word_sums_add(sums, bytes + first * 8, whole - first, first);
+	if (to <= size / 8 * 8)
+		return;
+	memcpy(last, bytes + size / 8 * 8, size % 8);
+	word_sums_add(sums, last, 1, size / 8);
+}
+
+/* The next pages of a patch from run *i on that lie side by side: their first byte,
+ * counted from the storage's, and the one behind them. */
+static void next_pages(const struct patch *patch, uint64_t lead, uint32_t *i,
+	uint64_t *ret_from, uint64_t *ret_to)
+{
+	const struct patch_run *run = &patch->runs[*i];
+	uint64_t from = (uint64_t)run->first * PATCH_PAGE, to = from;
+
+	while (*i < patch->n_runs &&
+		(uint64_t)patch->runs[*i].first * PATCH_PAGE == to)
+		to += (uint64_t)patch->runs[(*i)++].n * PATCH_PAGE;
+	*ret_from = MAX(from, lead) - lead;
+	*ret_to = to - lead;
+}
+
+static struct tarn_digest digest_of_patch(const struct refit_name *name,
+	const tarn_tensor *new, const struct tarn_digest *before)
+{
+	const unsigned char *a = tarn_tensor_data(name->old);
+	const unsigned char *b = tarn_tensor_data(new);
+	const struct patched *p = patched_of(new->storage);
+	const struct patch *patch = &p->levels[p->depth - 1].patch;
+	uint64_t size = name->end - name->begin, from, to;
+	uint64_t lead = (uintptr_t) new->storage->data % PATCH_PAGE;
+	struct word_sums was = {0, 0}, is = {0, 0};
+	struct tarn_digest d = *before;
+
+	for (uint32_t i = 0; i < patch->n_runs;) {
+		next_pages(patch, lead, &i, &from, &to);
+		from = MAX(from, name->begin);
+		to = MIN(to, name->end);
+		if (from >= to)
+			continue;
+		add_words(&was, a, size, from - name->begin, to - name->begin);
+		add_words(&is, b, size, from - name->begin, to - name->begin);
+	}
+	d.word[0] += is.a - was.a;
+	d.word[1] += is.b - was.b;
+	return d;
+}
+
+static bool is_patch(const struct refit_name *name)
+{
+	return refit_is_changed(name) && name->leader->patch &&
+	       tarn_layout_is_contiguous(&name->old->layout);
+}
+
+/* ---- of all --------------------------------------------------------------- */
+
 /* The digest of a name of the new version; 1: there is no tensor. commit: of the
  * old fields. */
 static int digest_of(const struct tarn_refit *refit,
@@ -62,7 +133,9 @@ static int digest_of(const struct tarn_refit *refit,
 		return 0;
 	}
 	r = tensor_of(name, &tensor);
-	if (r == 0)
+	if (r == 0 && before && name->commit <= commit && is_patch(name))
+		ret->digest = digest_of_patch(name, tensor, &before->digest);
+	else if (r == 0)
 		r = tarn_tensor_digest(tensor, &options, &ret->digest);
 	return r < 0 ? tarn_fail_prefix(r, "'%.200s': ", name->name) : r;
 }

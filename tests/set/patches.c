@@ -28,7 +28,8 @@ static struct daemon server;
 static tarn_store *store;
 static const char *const names[TENSORS] = {"a", "b", "c", "d"};
 static uint16_t model[TENSORS][ELEMENTS];
-static uint64_t moved;  /* bytes, of the last version */
+static uint64_t moved; /* bytes, of the last version */
+static const struct tarn_set_options digests = {.digests = true};
 static uint64_t cached; /* storages that the daemon keeps of files */
 
 static tarn_tensor *of_u16(tarn_tensor *bytes, uint64_t at)
@@ -62,7 +63,7 @@ static void publish_own(void)
 		items[i].name = names[i];
 		items[i].tensor = of_u16(bytes, (uint64_t)i * sizeof(model[0]));
 	}
-	must(tarn_set_publish(store, "set", items, TENSORS, NULL, NULL));
+	must(tarn_set_publish(store, "set", items, TENSORS, &digests, NULL));
 	for (int i = 0; i < TENSORS; i++)
 		tarn_tensor_unref(items[i].tensor);
 	tarn_tensor_unref(bytes);
@@ -80,7 +81,7 @@ static void publish_pool(void)
 		memcpy(tarn_tensor_data(items[i].tensor), model[i],
 			sizeof(model[i]));
 	}
-	must(tarn_set_publish(store, "set", items, TENSORS, NULL, NULL));
+	must(tarn_set_publish(store, "set", items, TENSORS, &digests, NULL));
 	for (int i = 0; i < TENSORS; i++)
 		tarn_tensor_unref(items[i].tensor);
 }
@@ -194,12 +195,24 @@ static bool all_read(tarn_store *by)
 	return right;
 }
 
+static bool has_digests(void)
+{
+	tarn_tensor *t;
+
+	if (tarn_store_lookup(store, "set/" TARN_SET_FIELDS, &t) < 0)
+		return false;
+	tarn_tensor_unref(t);
+	return true;
+}
+
 /* Here, and through a connection that has seen nothing. */
 static bool everybody_reads(void)
 {
 	tarn_store *other;
 	bool right = all_read(store);
 
+	if (has_digests())
+		right = right && tarn_set_verify(store, "set", NULL) == 0;
 	must(CALL_AGAIN(tarn_store_open(server.socket, NULL, &other)));
 	right = all_read(other) && right;
 	tarn_store_unref(other);
@@ -481,7 +494,7 @@ static void test_odd(void)
 		items[i].name = odds[i].name;
 		items[i].tensor = odd(bytes->storage, i);
 	}
-	must(tarn_set_publish(store, "set", items, ODDS, NULL, NULL));
+	must(tarn_set_publish(store, "set", items, ODDS, &digests, NULL));
 	for (int round = 0; round < 12; round++) {
 		refit = begun(NULL);
 		for (int i = 0; i < ODDS; i++)
@@ -491,6 +504,7 @@ static void test_odd(void)
 		most = moved > most ? moved : most;
 		for (int i = 0; i < ODDS; i++)
 			right = is_odd(store, plain[i], i) && right;
+		right = right && tarn_set_verify(store, "set", NULL) == 0;
 	}
 	ok(right, "elements of any size lie at any byte, in any order");
 	ok(most <= 40 * 4096, "few pages of them are new");
