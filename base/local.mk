@@ -4,6 +4,8 @@
 noinst_LTLIBRARIES += base/libbase.la
 base_libbase_la_SOURCES = \
 	base/single_threaded.h \
+	base/cache_size.c \
+	base/cache_size.h \
 	base/checked.h \
 	base/cleanup.h \
 	base/clock.h \

@@ -7,8 +7,8 @@
 #include "lib/move/bytes.h"
 
 #include <stdatomic.h>
-#include <unistd.h>
 
+#include "base/cache_size.h"
 #include "lib/number/number.h"
 
 /* Loops in units of pack elements, which have unit bytes. */
@@ -104,7 +104,7 @@ int bytes_move(const struct nest *nest, bool large, void *dst, const void *src)
 	return (int)job.pair.way;
 }
 
-static int64_t cache_size(void)
+static int64_t known_cache_size(void)
 {
 	static _Atomic int64_t known;
 	/* Relaxed: a single number; a thread that finds none queries it
@@ -112,9 +112,7 @@ static int64_t cache_size(void)
 	int64_t size = atomic_load_explicit(&known, memory_order_relaxed);
 
 	if (size == 0) {
-		size = sysconf(_SC_LEVEL3_CACHE_SIZE);
-		if (size <= 0) /* a guess where the C library has none */
-			size = (int64_t)8 << 20;
+		size = cache_size("");
 		atomic_store_explicit(&known, size, memory_order_relaxed);
 	}
 	return size;
@@ -124,7 +122,7 @@ static int64_t cache_size(void)
  * its next reader. */
 bool bytes_are_large(int64_t dst_bytes, int64_t src_bytes)
 {
-	return dst_bytes / 2 + src_bytes / 2 > cache_size() / 4;
+	return dst_bytes / 2 + src_bytes / 2 > known_cache_size() / 4;
 }
 
 void move_nest(const struct nest *nest, void *dst, const void *src)

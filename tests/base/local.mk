@@ -1,4 +1,5 @@
 BASE_TESTS = \
+	tests/base/cache_size \
 	tests/base/close_from \
 	tests/base/cpus \
 	tests/base/headroom \
@@ -10,6 +11,7 @@ BASE_TESTS = \
 check_PROGRAMS += $(BASE_TESTS)
 TESTS += $(BASE_TESTS)
 
+tests_base_cache_size_LDADD = $(DAEMON_LIBS)
 tests_base_close_from_LDADD = $(DAEMON_LIBS)
 tests_base_headroom_LDADD = $(DAEMON_LIBS)
 tests_base_headroom_cgroup_LDADD = $(DAEMON_LIBS)

@@ -83,10 +83,36 @@ static void cases(bool portable)
 			(long long)taken[way]);
 }
 
+/* A run of some MiB that begins and ends inside of lines, past the cache. */
+static void long_run(void)
+{
+	int64_t n = (3 << 20) + 77, off = 5;
+	unsigned char *src = malloc((size_t)n), *dst = malloc((size_t)n + 64);
+	struct tarn_layout l;
+	struct nest nest;
+	int64_t wrong = 0;
+
+	if (!src || !dst || tarn_layout_contiguous(TARN_U8, 1, &n, &l) < 0)
+		bail("no memory, or no layout");
+	for (int64_t i = 0; i < n; i++)
+		src[i] = (unsigned char)(i * 7 + (i >> 8));
+	memset(dst, 0xee, (size_t)n + 64);
+	nest_plan(&nest, &l, &l, -1, NEST_BY_DST);
+	is_int(RAW_RUN, bytes_move(&nest, true, dst + off, src),
+		"a large move of adjacent bytes is a run");
+	for (int64_t i = 0; i < n + 64; i++)
+		wrong += dst[i] !=
+			 (i < off || i >= off + n ? 0xee : src[i - off]);
+	is_int(0, wrong, "all of its bytes are right, and no others changed");
+	free(src);
+	free(dst);
+}
+
 int main(void)
 {
+	long_run();
 	cases(false);
 	cases(true);
 	simd_force_portable(false);
-	return done(22);
+	return done(24);
 }
