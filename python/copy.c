@@ -12,25 +12,30 @@
 /* Shorter ones are over before a user could press a key. */
 #define INTERRUPTIBLE (64 << 20)
 
-int copy_tensor_after(tarn_tensor *dst, const tarn_tensor *src, void *stream)
+static int copy_as_said(tarn_tensor *dst, const tarn_tensor *src,
+	struct tarn_copy_options *options)
 {
 	struct progress_call progress = {0};
-	struct tarn_copy_options options = {
-		.progress = progress_step,
-		.arg = &progress,
-		.cuda_stream = stream,
-	};
 	int r;
 
-	if (tarn_layout_nbytes(tarn_tensor_layout(dst)) < INTERRUPTIBLE)
-		options.progress = NULL;
+	if (tarn_layout_nbytes(tarn_tensor_layout(dst)) >= INTERRUPTIBLE) {
+		options->progress = progress_step;
+		options->arg = &progress;
+	}
 	progress.state = PyEval_SaveThread();
-	r = tarn_copy(dst, src, &options, NULL);
+	r = tarn_copy(dst, src, options, NULL);
 	r = progress_end(&progress, r);
 	if (r >= 0)
 		return 0;
 	raise_view(r);
 	return -1;
+}
+
+int copy_tensor_after(tarn_tensor *dst, const tarn_tensor *src, void *stream)
+{
+	struct tarn_copy_options options = {.cuda_stream = stream};
+
+	return copy_as_said(dst, src, &options);
 }
 
 int copy_tensor(tarn_tensor *dst, const tarn_tensor *src)
@@ -233,6 +238,24 @@ static PyObject *equal(
 	return r < 0 ? raise_view(r) : PyBool_FromLong(r);
 }
 
+/* To memory that nobody reads soon, as that of a save in the background. */
+static PyObject *copy_past(
+	PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+	struct tarn_copy_options options = {.past_cache = 1};
+
+	(void)module;
+	if (n_args != 2 || !is_tensor(args[0]) || !is_tensor(args[1])) {
+		PyErr_SetString(
+			PyExc_TypeError, "_copy_past() takes two tensors");
+		return NULL;
+	}
+	if (copy_as_said(tensor_of(args[0]), tensor_of(args[1]), &options) < 0)
+		return NULL;
+	Py_INCREF(args[0]);
+	return args[0];
+}
+
 /* Whole pages of private memory. The kernel takes none that are locked. */
 static PyObject *spare(PyObject *module, PyObject *object)
 {
@@ -277,6 +300,10 @@ PyMethodDef copy_functions[] = {
 	{"equal", EXPORT(equal), FAST,
 		"equal(a, b, /)\n--\n\n"
 		"Do dtype, shape and all values agree? NaN equals nothing."},
+	{"_copy_past", EXPORT(copy_past), FAST,
+		"_copy_past(dst, src, /)\n--\n\n"
+		"dst.copy_(src) past the processor's cache, for a dst that is "
+		"not read soon\nand does not overlap src. Returns dst."},
 	{"_spare", EXPORT(spare), METH_O,
 		"_spare(t, /)\n--\n\nThe kernel may have the pages of its "
 		"bytes, of which nothing is to be\nread until they are written "

@@ -28,8 +28,8 @@ int move_plan(struct move *ret, const struct tarn_layout *dst,
 	if (r < 0)
 		return r;
 	nest_plan(&ret->nest, dst, src, channel_dim, NEST_BY_DST);
-	ret->large = bytes_are_large(
-		tarn_layout_nbytes(dst), tarn_layout_nbytes(src));
+	ret->large = o->past_cache || bytes_are_large(tarn_layout_nbytes(dst),
+					      tarn_layout_nbytes(src));
 	return 0;
 }
 

@@ -132,7 +132,8 @@ def _copy(source, places):
     t = _conversions.to_tensor(source)
     fit = places.get(t.nbytes)
     if fit and _is_whole(t):
-        return fit.pop().bitcast(t.dtype).reshape(t.shape).copy_(t)
+        place = fit.pop().bitcast(t.dtype).reshape(t.shape)
+        return _tarn._copy_past(place, t)
     return t.cpu() if t.storage_kind == "device" else t.copy()
 
 

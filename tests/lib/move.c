@@ -83,14 +83,18 @@ static void run_parts(const struct move *move, const struct kit_move_pair *p)
 	}
 }
 
+/* Moves that went through the cache though they were to go past it, or the
+ * other way. All are small. */
+static int64_t past_cache_wrong;
+
 static void one_case(struct kit_move_pair *p, struct job *job,
-	const struct tarn_copy_options *options, bool large)
+	const struct tarn_copy_options *options)
 {
 	struct move move;
 
 	if (move_plan(&move, &p->dst, &p->src, options) < 0)
 		bail("%s", tarn_error_message());
-	move.large = large;
+	past_cache_wrong += move.large != options->past_cache;
 	job->convert = move.convert;
 	kit_move_each(p, plainly, job);
 	if (job->channel_dim < 0 && kit_move_below(2))
@@ -129,7 +133,8 @@ static bool random_case(int64_t max)
 	if (!options.scale && !options.bias)
 		job.channel_dim = -1;
 
-	one_case(&p, &job, &options, kit_move_below(2));
+	options.past_cache = kit_move_below(2);
+	one_case(&p, &job, &options);
 	same = !memcmp(p.wanted, p.dst_bytes, (size_t)p.dst_size);
 	if (!same)
 		print_pair(&p, &job);
@@ -148,6 +153,8 @@ static void cases(bool portable)
 		wrong += !random_case(kit_move_below(10) ? 2000 : 20000);
 	is_int(0, wrong, "%u random moves convert and scale right, %s", n,
 		portable ? "in plain C" : "with vectors");
+	is_int(0, past_cache_wrong,
+		"small moves go past the cache where that is asked for");
 	simd_force_portable(false);
 	convert_portable(false);
 }
@@ -234,5 +241,5 @@ int main(void)
 	cases(true);
 	for (size_t i = 0; i < ARRAY_SIZE(by_threads); i++)
 		run_by_threads((int)i);
-	return done(8);
+	return done(10);
 }
