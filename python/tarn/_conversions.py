@@ -165,6 +165,17 @@ def _borrow_torch(source, torch):
     return _tarn.from_dlpack(source)
 
 
+def torch_layout(source):
+    """The name of a PyTorch tensor's dtype here, and its shape, wherever it is."""
+    import torch
+
+    name = from_torch(torch.empty((0,), dtype=source.dtype), torch).dtype
+    shape = list(source.shape)
+    if name == "F4":
+        shape[-1] *= 2  # PyTorch has them in pairs
+    return name, shape
+
+
 def borrow(source):
     """PyTorch's tensors have no buffers, and DLPack has more dtypes."""
     torch = sys.modules.get("torch")

@@ -2,6 +2,7 @@
 """tarn.save in the background: what is saved is copied now and written later,
 by a thread."""
 import os
+import sys
 import threading
 import warnings
 
@@ -129,12 +130,29 @@ class Saving:
 def _copy(source, places):
     """What later writes to the source do not change; in one of the places, by their
     size, if there is one."""
+    torch = sys.modules.get("torch")
+    if torch and isinstance(source, getattr(torch, "Tensor", ())) and \
+            source.device.type != "cpu":
+        return _copy_from_device(source, places)
     t = _conversions.to_tensor(source)
     fit = places.get(t.nbytes)
     if fit and _is_whole(t):
         place = fit.pop().bitcast(t.dtype).reshape(t.shape)
         return _tarn._copy_past(place, t)
     return t.cpu() if t.storage_kind == "device" else t.copy()
+
+
+def _copy_from_device(source, places):
+    """The same of PyTorch's on a device, any that it knows, which brings the bytes
+    straight to their place. It waits for the work in the device's current
+    stream."""
+    dtype, shape = _conversions.torch_layout(source)
+    fit = places.get(source.numel() * source.element_size())
+    flat = fit.pop() if fit else \
+        _tarn.empty((source.numel() * source.element_size(),), "U8")
+    _conversions.to_torch(flat).view(source.dtype).view(source.shape).copy_(
+        source)
+    return flat.bitcast(dtype).reshape(shape)
 
 
 def start(path, tensors, metadata, save):

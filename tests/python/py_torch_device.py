@@ -18,6 +18,7 @@ except ImportError:
 
 import tarn
 import tarn.torch
+from tarn import _saving
 from tarn.torch import ahead, devices
 
 PATH = os.environ["TMPDIR"] + "/m.safetensors"
@@ -250,6 +251,57 @@ def guarded():
     equal(entered, [there.device], "while its device is the current one")
 
 
+class Elsewhere(torch.Tensor):
+    """On a device, as far as it says itself; it counts how often it is brought to
+    the host by a copy of its own."""
+
+    brought = 0
+    device = torch.device("cuda", 0)
+
+    def cpu(self):
+        Elsewhere.brought += 1
+        return self.as_subclass(torch.Tensor).clone()
+
+
+def save_elsewhere(state):
+    there = {n: t.as_subclass(Elsewhere) for n, t in state.items()}
+    return tarn.torch.save_file(there, PATH, background=True)
+
+
+def saved_in_background():
+    """A save copies from the device once, to the memory that it has kept."""
+    state = {"w": torch.arange(1000.), "b": torch.ones(3).bfloat16(),
+             "t": torch.arange(6).reshape(2, 3).T, "none": torch.zeros(0, 3),
+             "flag": torch.tensor(True),
+             "cj": torch.tensor([1 + 2j, 3 - 4j]).conj()}
+    pair = getattr(torch, "float4_e2m1fn_x2", None)
+    if pair is not None:
+        state["f4"] = torch.arange(6, dtype=torch.uint8).reshape(2, 3).view(
+            pair)
+
+    def same():
+        found = tarn.torch.load_file(PATH)
+        return [n for n, t in state.items() if found[n].dtype != t.dtype or
+                found[n].shape != t.shape or
+                not found[n].contiguous().reshape(-1).view(torch.uint8).equal(
+                    t.resolve_conj().contiguous().reshape(-1).view(
+                        torch.uint8))]
+
+    save_elsewhere(state).wait()
+    equal(same(), [], "what is on a device is saved in the background")
+    kept = _saving._spare._places[4000][0]
+    state["w"] = state["w"] + 1
+    saving = save_elsewhere(state)
+    saving.wait()
+    equal(same(), [], "and so is what it is later")
+    ok(any(tarn.same_storage(kept, t) for t in _saving._spare._places[4000]),
+       "straight to the memory that the save before it has left")
+    equal(Elsewhere.brought, 0, "no other copy of it is made")
+    tarn.torch.save_file({"w": state["w"].as_subclass(Elsewhere)}, PATH)
+    equal((Elsewhere.brought, tarn.open(PATH)["w"].tolist()[:2]), (1, [1, 2]),
+          "a save that is waited for brings it to the host")
+
+
 class Pair(tuple):
     _fields = ("x", "y")
 
@@ -279,6 +331,7 @@ try:
     resumed()
     mover()
     guarded()
+    saved_in_background()
     nested()
 finally:
     daemon.terminate()

@@ -98,19 +98,29 @@ def save_file(tensors, filename, metadata=None, *, background=False,
     """Saves a dict of PyTorch's tensors as a safetensors file, whole or not at
     all; metadata is a dict of strings. The tensors need not be contiguous, nor
     on the CPU. As safetensors does, it refuses tensors whose bytes overlap,
-    since they would no longer be tied in the file. background copies them and
-    returns a tarn.Saving, and an index has shards: see tarn.save."""
-    return _store.save(filename, _checked(tensors), metadata,
+    since they would no longer be tied in the file. background copies them, once,
+    also from a device, and returns a tarn.Saving; and an index has shards: see
+    tarn.save."""
+    _check(tensors)
+    # What is saved in the background is copied anyway, from where it is.
+    return _store.save(filename, _plain(tensors, not background), metadata,
                        background=background, shard_bytes=shard_bytes)
 
 
 def save(tensors, metadata=None):
     """The bytes of the file that save_file makes."""
-    return _safetensors.save_bytes(_checked(tensors), metadata)
+    _check(tensors)
+    return _safetensors.save_bytes(_plain(tensors, True), metadata)
 
 
-def _checked(tensors):
-    """What can be saved, on the CPU."""
+def _plain(tensors, on_cpu):
+    """Without gradients, and moved to the CPU, or where they are."""
+    found = {name: t.detach() for name, t in tensors.items()}
+    return {name: t.cpu() for name, t in found.items()} if on_cpu else found
+
+
+def _check(tensors):
+    """ValueError or RuntimeError: they cannot be saved."""
     if not isinstance(tensors, dict):
         raise ValueError("save_file: a dict of names and tensors is wanted, "
                          f"not {type(tensors).__name__}")
@@ -122,7 +132,6 @@ def _checked(tensors):
             raise ValueError(f"save_file: {name!r} is {t.layout}; "
                              "use .to_dense()")
     _refuse_overlaps(tensors)
-    return {name: t.detach().cpu() for name, t in tensors.items()}
 
 
 # ---- modules ----
