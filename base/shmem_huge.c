@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/page.h"
 
 #define THP "/sys/kernel/mm/transparent_hugepage/"
 #define USUAL (2ull << 20) /* where the kernel's size cannot be read */
@@ -52,6 +53,42 @@ int shmem_huge_pages(const char *root)
 	if (n < 0)
 		return (int)n;
 	return !is_set(path, "[never]", "[deny]") || is_on_for_a_size(root);
+}
+
+bool shmem_huge_denied(const char *root)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s" THP "shmem_enabled", root);
+	return is_set(path, "[deny]", "[deny]");
+}
+
+/* An address for a huge page, and its neighbourhood. */
+static bool collapses_at(int fd, char *room)
+{
+	char *at = room + (-(uintptr_t)room & (HUGE_PAGE - 1));
+
+	return mmap(at, HUGE_PAGE, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_FIXED, fd, 0) == at &&
+	       madvise(at, PAGE, MADV_POPULATE_WRITE) == 0 &&
+	       madvise(at, HUGE_PAGE, MADV_COLLAPSE) == 0;
+}
+
+bool shmem_collapses(void)
+{
+	_cleanup_fd_ int fd = fd_memory("tarn-check");
+	char *room;
+	bool does;
+
+	if (fd < 0 || shmem_huge_denied("") || ftruncate(fd, HUGE_PAGE) < 0)
+		return false;
+	room = mmap(NULL, 2 * HUGE_PAGE, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (room == MAP_FAILED)
+		return false;
+	does = collapses_at(fd, room);
+	munmap(room, 2 * HUGE_PAGE);
+	return does;
 }
 
 uint64_t shmem_page_max(const char *root)

@@ -123,8 +123,8 @@ static void as_pool(bool whole)
 
 		if (pid == 0)
 			_exit(populate(segments[i].fd, segments[i].map,
-				MIN(SEGMENT, size - i * SEGMENT), reserved,
-				false, -1));
+				MIN(SEGMENT, size - i * SEGMENT),
+				reserved ? POPULATE_RESERVED : 0, -1));
 		if (pid < 0 || waitpid(pid, &status, 0) < 0 || status)
 			die("populate");
 	}

@@ -4,6 +4,7 @@
 #include "cli/doctor/doctor.h"
 
 #include "base/memory_policy.h"
+#include "base/shmem_huge.h"
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/options.h"
@@ -12,7 +13,8 @@ static void look(const char *socket, char **paths, struct findings *findings)
 {
 	struct machine machine = {.root = "",
 		.process = "self",
-		.places_memory = memory_policy_works()};
+		.places_memory = memory_policy_works(),
+		.collapses = shmem_collapses()};
 
 	uname(&machine.uts);
 	engine_ask(&machine.engine);

@@ -90,6 +90,7 @@ struct machine {
 	char process[16];   /* whose limits count: "self", or tarnd's pid */
 	bool registers;     /* of a daemon's pool: tarn_report_nodes */
 	bool places_memory; /* mbind and move_pages are allowed */
+	bool collapses;     /* huge pages on request: shmem_collapses() */
 	struct utsname uts;
 	struct engine_facts engine;
 	struct cuda_facts cuda;

@@ -29,6 +29,7 @@ static void find_transparent(
 	int offered = shmem_huge_pages(machine->root);
 	char text[128], word[32];
 	struct finding *f;
+	bool off;
 
 	if (offered < 0 || machine_read(machine, text, sizeof(text), THP) < 0) {
 		found_unknown(findings, "pages", "transparent",
@@ -36,12 +37,18 @@ static void find_transparent(
 		return;
 	}
 	selected(text, word, sizeof(word));
+	off = !strcmp(word, "never") || !strcmp(word, "deny");
 	f = found(findings, "pages", "transparent", "shmem_enabled is %s%s",
 		word,
-		offered && (!strcmp(word, "never") || !strcmp(word, "deny"))
-			? ", but on for a size"
-			: "");
-	if (!offered)
+		offered && off                   ? ", but on for a size"
+		: !offered && machine->collapses ? ", but pools ask for each"
+						 : "");
+	if (!offered && machine->collapses)
+		advise(f, WORTH_COSTS,
+			"Tensors that programs create have pages of 4 KiB: "
+			"reads all over a large one take longer.",
+			"echo advise > " THP);
+	else if (!offered)
 		advise(f, WORTH_COSTS,
 			"Pools have pages of 4 KiB: first loads take longer, "
 			"and so do reads all over a large tensor.",

@@ -9,13 +9,17 @@
  * Until every page of the memfd, which is mapped writable at addr, is there, by
  * a few threads. Nothing has been written to it, nor is it sealed. From then on
  * a fault finds its page, and clears it unless it was cleared here.
- * reserved: of huge pages, which are ours already; else it stops where the
- * headroom ends, or the room on that node, if it is one. faulted: every page is
- * in this process's tables at the end, so that it can be looked for. Size is a
- * multiple of SEGMENT_UNIT. 0, or a positive errno: ENOSPC, ENOMEM.
+ * It stops where the headroom ends, or the room on that node, if it is one. Size
+ * and addr are multiples of SEGMENT_UNIT. 0, or a positive errno: ENOSPC, ENOMEM.
  */
-int populate(int fd, void *addr, uint64_t size, bool reserved, bool faulted,
-	int node);
+enum {
+	POPULATE_RESERVED = 1, /* of huge pages, which are ours already */
+	POPULATE_FAULTED = 2,  /* every page is in this process's tables at the
+				* end, so that it can be looked for */
+	POPULATE_HUGE = 4,     /* in huge pages where they are to be had soon,
+				* also if the kernel has to be asked for each */
+};
+int populate(int fd, void *addr, uint64_t size, unsigned flags, int node);
 
 /* The same for pages of 4 KiB; may_allocate chooses the way, for tests. */
 int populate_by(

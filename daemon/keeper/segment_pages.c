@@ -26,11 +26,6 @@
 #include "daemon/loop/log.h"
 #include "shm/segment.h"
 
-/* Since Linux 6.1; headers may be older than the kernel. */
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-
 /* ---- the reserve --------------------------------------------------------- */
 
 /* Without what others are to take. */
@@ -167,15 +162,18 @@ int keeper_populate(
 	const struct mapped_segment *s = &segment->mapped;
 	const struct pool_spec *spec = &keeper->domains[s->domain].spec;
 	struct populated *populated = keeper->memory.populated;
-	bool reserved = pool_is_reserved(spec);
+	bool huge = spec->pages != PAGES_4K;
 	int node = placement_node(keeper, segment), error;
 
 	node_stay(node);
-	error = populate(
-		fd, s->addr, s->size, reserved, keeper->memory.lanes > 1, node);
+	error = populate(fd, s->addr, s->size,
+		(pool_is_reserved(spec) ? POPULATE_RESERVED : 0) |
+			(keeper->memory.lanes > 1 ? POPULATE_FAULTED : 0) |
+			(huge ? POPULATE_HUGE : 0),
+		node);
 	if (error || !populated)
 		return error;
-	if (reserved || shmem_huge_pages("") != 0)
+	if (huge)
 		populated->huge = have_huge(spec, s->addr, s->size);
 	placement_count(keeper, segment);
 	return 0;
@@ -192,7 +190,8 @@ uint64_t keeper_populated_huge(const struct keeper *keeper, uint64_t size)
 
 void keeper_pages_warn(const struct pool_spec *spec)
 {
-	if (spec->pages != PAGES_THP || shmem_huge_pages("") != 0)
+	if (spec->pages != PAGES_THP || shmem_huge_pages("") != 0 ||
+		shmem_collapses())
 		return;
 	log_warning("pool_pages", log_text("pool", spec->name),
 		log_text("wanted", "thp"), log_text("obtained", "4k"),

@@ -16,11 +16,13 @@
 #include "base/huge_mapped.h"
 #include "base/huge_reserve.h"
 #include "base/page.h"
+#include "base/shmem_huge.h"
 #include "tests/kit/huge_pages.h"
 #include "tests/kit/put_file.h"
 #include "tests/kit/tap.h"
 
 #define SIZE (4 * HUGE_PAGE)
+#define SWITCH "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 #define PART "/sys/kernel/mm/hugepages/hugepages-2048kB/"
 
 static void reserve(void)
@@ -43,6 +45,20 @@ static void reserve(void)
 		"the setting is that of the size");
 	is_int(-ENOENT, huge_reserve_read(root, 30, &have),
 		"a size that the machine does not have is not found");
+}
+
+static void denied(void)
+{
+	char root[4096];
+
+	snprintf(root, sizeof(root), "%s/root", test_tmpdir());
+	ok(!shmem_huge_denied(root), "without a switch nothing is denied");
+	put_file(
+		root, SWITCH, "always within_size advise [never] deny force\n");
+	ok(!shmem_huge_denied(root), "never is no denial");
+	put_file(
+		root, SWITCH, "always within_size advise never [deny] force\n");
+	ok(shmem_huge_denied(root), "deny is one");
 }
 
 static bool scans(void)
@@ -152,6 +168,7 @@ int main(void)
 	char command[4200];
 
 	reserve();
+	denied();
 	small();
 	transparent();
 	reserved();
@@ -159,5 +176,5 @@ int main(void)
 	snprintf(command, sizeof(command), "rm -rf '%s'", test_tmpdir());
 	if (system(command))
 		diag("%s is left behind", test_tmpdir());
-	return done(20);
+	return done(23);
 }

@@ -269,9 +269,17 @@ static void test_pages(void)
 		"transparent", WORTH_GOOD, "never, but on for a size", 0};
 	static const struct wanted none = {
 		"reserved_1G", WORTH_GOOD, "none of that size", 0};
+	static const struct wanted small = {
+		"transparent", WORTH_COSTS, "is never", "echo advise"};
+	static const struct wanted asked = {"transparent", WORTH_COSTS,
+		"never, but pools ask for each", "echo advise"};
 	struct machine m = make();
 
 	PUT(old);
+	wants_all(&m, &small, 1, "no huge pages of any kind");
+	m.collapses = true;
+	wants_all(
+		&m, &asked, 1, "huge pages when the kernel is asked for each");
 	put(THP "hugepages-2048kB/shmem_enabled",
 		"always inherit within_size [advise] never\n");
 	wants_all(&m, &size, 1, "a switch of one size");

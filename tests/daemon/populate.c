@@ -15,7 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <tarn/error.h>
+
 #include "base/fd.h"
+#include "base/huge_mapped.h"
+#include "base/page.h"
+#include "base/shmem_huge.h"
 #include "daemon/keeper/populate.h"
 #include "tests/kit/tap.h"
 
@@ -92,6 +97,61 @@ static void test(uint64_t size, bool may_allocate, bool refuses, bool faulted,
 	munmap(map, size);
 }
 
+/* A huge page for each, if the kernel makes any; with none of them in this
+ * process's tables, and what is no multiple of one step too. */
+static void huge(uint64_t size)
+{
+	bool has = shmem_huge_pages("") == 0 && shmem_collapses();
+	char *room = mmap(NULL, size + HUGE_PAGE, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *at = room + (-(uintptr_t)room & (HUGE_PAGE - 1)), *map;
+	uint64_t bytes = 0;
+	_cleanup_fd_ int fd = new_segment(size, false, &map);
+	struct stat st;
+
+	munmap(map, size);
+	map = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		0);
+	is_int(0, populate(fd, map, size, POPULATE_HUGE, -1),
+		"%llu MiB are populated with huge pages",
+		(unsigned long long)(size / MIB));
+	fstat(fd, &st);
+	is_int((int64_t)size, st.st_blocks * 512,
+		"all of a segment of huge pages is allocated");
+	if (shmem_huge_pages("") == 0)
+		ok(!is_mapped(map) && !is_mapped(map + size - 4096),
+			"no entry is left for a segment's huge pages");
+	else
+		skip(1, "the kernel gives huge pages by itself");
+	if (huge_mapped(map, size, &bytes) < 0)
+		bail("huge_mapped: %s", tarn_error_message());
+	if (!has)
+		skip(1, "the kernel makes no huge page when it is asked for "
+			"one");
+	else
+		is_int((int64_t)size, (int64_t)bytes,
+			"all of the segment is in huge pages");
+	ok(is_zero(map, size), "a segment of huge pages is zero");
+	munmap(room, size + HUGE_PAGE);
+}
+
+/* As a pool of pages of 4 KiB has it. */
+static void small(uint64_t size)
+{
+	uint64_t bytes = 1;
+	char *map;
+	_cleanup_fd_ int fd = new_segment(size, false, &map);
+
+	if (madvise(map, size, MADV_NOHUGEPAGE) < 0)
+		diag("MADV_NOHUGEPAGE: %m");
+	is_int(0, populate(fd, map, size, 0, -1),
+		"a segment of small pages is populated");
+	if (huge_mapped(map, size, &bytes) < 0)
+		bail("huge_mapped: %s", tarn_error_message());
+	is_int(0, (int64_t)bytes, "none of it is in huge pages");
+	munmap(map, size);
+}
+
 int main(void)
 {
 	static const uint64_t sizes[] = {2, 6, 32, 70};
@@ -104,5 +164,8 @@ int main(void)
 	}
 	test(4 * MIB, true, true, true, "refused by fallocate");
 	test(4 * MIB, true, true, false, "refused, and not asked about");
-	return done(7 * 14);
+	huge(2 * MIB);
+	huge(70 * MIB);
+	small(4 * MIB);
+	return done(7 * 14 + 2 * 5 + 2);
 }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Time-out: 400 s
 #
-# Transparent huge pages for shared memory: never, on advice, always.
+# Transparent huge pages for shared memory: denied, on request alone (never), on
+# advice, always.
 # shellcheck disable=SC1091,SC2034,SC2154 # kit.sh and inside.sh share them
 . "${top_srcdir:?set by tests/run}/tests/vm/kit.sh"
 
@@ -60,21 +61,24 @@ pools() { # WORD HUGE
 }
 
 inside() {
-	for word in never advise always; do
+	for word in deny never advise always; do
 		echo $word >$switch
 		has "[$word]" "$(cat $switch)" "shmem_enabled is $word"
 		findings --
-		if [ $word = never ]; then
-			finding transparent costs "shmem_enabled is never"
+		if [ $word = deny ]; then
+			finding transparent costs "shmem_enabled is deny"
+		elif [ $word = never ]; then
+			finding transparent costs \
+				"shmem_enabled is never, but pools ask for each"
 		else
 			finding transparent good "shmem_enabled is $word"
 			advice
 		fi
 		serves /tmp
 		pool_pages uid:0 auto \
-			"$([ $word = never ] && echo 0 || echo 33554432)" \
+			"$([ $word = deny ] && echo 0 || echo 33554432)" \
 			"shmem_enabled is $word"
-		if [ $word = never ]; then
+		if [ $word = deny ]; then
 			is 0 "$(shmem_huge)" "its segment has no huge page"
 		else
 			is 32768 "$(shmem_huge)" \
@@ -83,7 +87,7 @@ inside() {
 		end_daemon
 		rm -rf "$XDG_RUNTIME_DIR/own"
 		[ $word = advise ] || pools $word \
-			"$([ $word = never ] && echo 0 || echo 33554432)"
+			"$([ $word = deny ] && echo 0 || echo 33554432)"
 	done
 	suite
 }
