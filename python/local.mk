@@ -122,6 +122,7 @@ PYTHON_SOURCES = \
 	python/tarn/__init__.pyi \
 	python/tarn/_arrow.py \
 	python/tarn/_arrow_c.py \
+	python/tarn/_arrow_load.py \
 	python/tarn/_conversions.py \
 	python/tarn/_channel.py \
 	python/tarn/_channel.pyi \

@@ -29,6 +29,12 @@
  * comes between two writes needs one try. */
 #define PARSE_TRIES 5
 
+/* What can be done with tables: their readers are Python's. */
+#define TABLE                                                                  \
+	"; in Python, tarn.load(table, name) publishes the columns of a "      \
+	"table that pyarrow or polars has read"
+#define IN_PYTHON TABLE ", and tarn.data.arrow(path) reads its records"
+
 /* Formats that users open by mistake, so that the sentence can name them. */
 static const struct {
 	const char *magic;
@@ -44,6 +50,11 @@ static const struct {
 		"with torch.load, and save it again"},
 	{"\x80\x04", 2, "a Python pickle"},
 	{"version https://git-lfs", 23, "a Git LFS pointer; run git lfs pull"},
+	{"ARROW1\0\0", 8, "an Arrow file" IN_PYTHON},
+	/* A stream begins with a message: this mark, and its length. */
+	{"\xff\xff\xff\xff", 4, "an Arrow stream" IN_PYTHON},
+	{"FEA1", 4, "a Feather file of version 1" TABLE},
+	{"PAR1", 4, "a Parquet file" TABLE},
 };
 
 int file_no_memory(const char *what)

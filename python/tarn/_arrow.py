@@ -133,11 +133,6 @@ def _batches(pa, source):
     return (reader.get_batch(i) for i in range(reader.num_record_batches))
 
 
-def has_arrow(source):
-    return hasattr(source, "__arrow_c_array__") or \
-        hasattr(source, "__arrow_c_stream__")
-
-
 def read(source, columns=None):
     """A dict of Columns for each batch of records, in their order.
 
@@ -147,7 +142,7 @@ def read(source, columns=None):
     frame of polars or pandas. columns: names of those to read; others may have
     types that are no tensors'. ValueError: a column has nulls, or a type that no
     tensor has."""
-    if has_arrow(source):
+    if _conversions.has_arrow(source):
         return _arrow_c.batches(source, columns)
     pa = _pyarrow()
     read_all = []

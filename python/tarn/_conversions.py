@@ -36,6 +36,12 @@ def ml_dtype(name):
     return theirs and numpy.dtype(theirs)
 
 
+def has_arrow(source):
+    """Is it something in Arrow's memory: a table, a batch, a frame?"""
+    return hasattr(source, "__arrow_c_array__") or \
+        hasattr(source, "__arrow_c_stream__")
+
+
 def _no_numpy(t):
     bits = ML[t.dtype][1] if t.dtype in ML else "U8"
     hint = "" if t.itemsize < 1 else ", or install ml_dtypes"

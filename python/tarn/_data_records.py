@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from . import _arrow, _tarn
+from . import _arrow, _conversions, _tarn
 
 _Source = _tarn._Source
 
@@ -74,7 +74,7 @@ def arrow(sources, columns=None):
     ValueError: a column has nulls, or is of a type that no tensor has, or there
     are no records. ImportError: files need pyarrow, pip install pyarrow."""
     is_one = isinstance(sources, (str, os.PathLike)) or \
-        _arrow.has_arrow(sources)
+        _conversions.has_arrow(sources)
     given = [sources] if is_one else list(sources)
     given = [os.fspath(s) if isinstance(s, os.PathLike) else s for s in given]
     columns = None if columns is None else list(columns)

@@ -302,10 +302,22 @@ class Store(_tarn.StoreBase, _Tensors):
         file once.
 
         If a File has changed since it was opened, OSError with errno ESTALE is
-        raised; a path is opened again instead."""
+        raised; a path is opened again instead.
+
+        Instead of a path it may be an Arrow table, batch or frame, anything
+        with __arrow_c_stream__ or __arrow_c_array__: its columns are copied to
+        shared memory and published as the set of that name, which has to be
+        given, and which is replaced if it is there. Returns a Snapshot, of the
+        columns' names, one tensor for all batches; of lists, text and bytes it
+        has COLUMN/values and COLUMN/offsets, as from_arrow describes. Other
+        processes find them as NAME/COLUMN. No other argument is taken then."""
         if via not in _WAYS:
             raise ValueError(f"via is {_WAYS[0]!r} or {_WAYS[1]!r}, not "
                              f"{via!r}")
+        if _conversions.has_arrow(path):
+            return self._load_arrow(path, name, {
+                "verify": verify, "progress": progress, "fresh": fresh,
+                "device": device, "views": views, "via": via != "file"})
         if device is not None and not _tarn._is_host(device):
             found = self._through_host(path, device, verify, progress, fresh,
                                        views) if via == "host" else \
@@ -316,6 +328,15 @@ class Store(_tarn.StoreBase, _Tensors):
             return found
         loaded = self._load_shared(path, name, verify, progress, fresh)
         return loaded if views is None else loaded.parts(views)
+
+    def _load_arrow(self, source, name, options):
+        """The columns of a table, as a set."""
+        from . import _arrow_load
+        columns = _arrow_load.load(self, source, name, options)
+        short = {f"{name}/{column}": column for column in columns}
+        commit, *mappings = self._snapshot(tuple(short))
+        return Snapshot(commit, *({short[n]: x for n, x in mapping.items()}
+                                  for mapping in mappings))
 
     def _load_shared(self, path, name, verify, progress, fresh):
         """To shared memory of the host."""
@@ -521,10 +542,11 @@ def load(path, name=None, *, verify=False, progress=None, fresh=False,
     """Loads a file into memory that all processes share, once for all of
     them, and returns a mapping from names to Tensors. name publishes them too,
     as NAME/TENSOR. device="cuda:0" loads to a GPU, without a daemon unless
-    there is a name, or via="host". views={"wte": "[0:512]"} loads parts. See
+    there is a name, or via="host". views={"wte": "[0:512]"} loads parts. path
+    may be an Arrow table, whose columns are published as NAME/COLUMN. See
     Store.load."""
     if device is not None and name is None and via == "file" and \
-            not _tarn._is_host(device):
+            not _tarn._is_host(device) and not _conversions.has_arrow(path):
         return load_to(path, device, verify=verify, progress=progress,
                        views=views)
     return default_store().load(path, name, verify=verify, progress=progress,

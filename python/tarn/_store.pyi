@@ -3,7 +3,7 @@ from abc import ABCMeta
 from collections.abc import (Callable, ItemsView, Iterable, Iterator, Mapping,
                              ValuesView)
 from os import PathLike
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 from ._follow import Follow
 from ._saving import Saving
@@ -15,6 +15,14 @@ _Views: TypeAlias = (Mapping[str, str | Tensor | None]
                      | Callable[[str, Tensor], str | Tensor | None])
 _Via: TypeAlias = Literal["file", "host"]
 _LoadProgress: TypeAlias = Callable[[int, int, str], object] | None
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None
+                           ) -> object: ...
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None
+                          ) -> tuple[object, object]: ...
 
 class _Tensors(Mapping[str, Tensor], metaclass=ABCMeta): ...
 
@@ -77,6 +85,8 @@ class Store(StoreBase, _Tensors):
     def items(self) -> ItemsView[str, Tensor]: ...
     def values(self) -> ValuesView[Tensor]: ...
     @overload
+    def load(self, path: _ArrowStream | _ArrowArray, name: str) -> Snapshot: ...
+    @overload
     def load(self, path: _Path | File, name: str | None = None, *,
              verify: bool = False,
              progress: _LoadProgress = None, fresh: bool = False,
@@ -126,6 +136,8 @@ class Store(StoreBase, _Tensors):
 
 def default_store() -> Store: ...
 def open(path: _Path, map: bool = True) -> File: ...
+@overload
+def load(path: _ArrowStream | _ArrowArray, name: str) -> Snapshot: ...
 @overload
 def load(path: _Path | File, name: str | None = None, *, verify: bool = False,
          progress: _LoadProgress = None, fresh: bool = False,

@@ -7,7 +7,7 @@ import os
 import random
 import tempfile
 
-from py_kit import finish, ok, skip_all
+from py_kit import finish, ok, skip_all, start_daemon
 
 try:
     import pyarrow as pa
@@ -202,6 +202,26 @@ def given():
        "a chunked array a list of tensors")
 
 
+def loaded():
+    """Into the store, as tarn.load does."""
+    daemon = start_daemon(os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock"))
+    table = some_table(40)
+    parts = pa.concat_tables([table.slice(3, 9), table.slice(20), table[:1]])
+    found = tarn.load(parts, "rows")
+    for name in ("i8", "u64", "flag", "pair", "matrix"):
+        ok(found[name].tolist() == parts[name].to_pylist(),
+           f"the column {name} of several batches is one tensor")
+    for name in ("tokens", "wide", "boxes", "text", "bytes"):
+        column = _arrow.Column(found[f"{name}/values"],
+                               found[f"{name}/offsets"])
+        seen = [plain(column, i) for i in range(len(parts))]
+        want = [list(x.encode() if isinstance(x, str) else x)
+                for x in parts[name].to_pylist()]
+        ok(seen == want, f"and {name} one of values, with offsets", want, seen)
+    daemon.terminate()
+    daemon.wait()
+
+
 everything = some_table()
 judge("a table has pyarrow's values", everything, _arrow.read(everything))
 judge("slices of it have theirs", everything.slice(33, 300),
@@ -212,4 +232,5 @@ with tempfile.TemporaryDirectory() as where:
     mutants(where)
 others()
 given()
+loaded()
 finish()

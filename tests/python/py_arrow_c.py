@@ -4,10 +4,13 @@
 Arrow's is needed: values in the producer's memory, refusals by the column's name,
 and each release callback called once, whatever happens."""
 import ctypes
+import os
 import struct
+import subprocess
+import sys
 import threading
 
-from py_kit import equal, finish, ok, raises
+from py_kit import equal, finish, ok, raises, start_daemon
 
 import tarn
 from tarn import _arrow, data
@@ -106,10 +109,12 @@ class Column:
 
 
 class Batches:
-    """A stream of them; fail: the number of the one that is an error."""
+    """A stream of them; fail: the number of the one that is an error; last:
+    that of the one at which it ends."""
 
-    def __init__(self, batches, fail=None):
+    def __init__(self, batches, fail=None, last=None):
         self.batches, self.fail, self.next = batches, fail, 0
+        self.last = len(batches) if last is None else last
 
     def put_schema(self, _, at):
         ctypes.memmove(at, keep(self.batches[0].schema()),
@@ -120,7 +125,7 @@ class Batches:
         i, self.next = self.next, self.next + 1
         if i == self.fail:
             return 5
-        array = self.batches[i].array() if i < len(self.batches) else Array()
+        array = self.batches[i].array() if i < self.last else Array()
         ctypes.memmove(at, keep(array), ctypes.sizeof(Array))
         return 0
 
@@ -290,8 +295,90 @@ def twice():
     equal(t.tolist(), [10, 11, 12, 13], "the first is undisturbed")
 
 
-for part in (fixed, ragged, tables, refusals, twice):
+def words(n, *texts):
+    """n records of text, from the second of these on."""
+    ends = [sum(len(t) for t in texts[:i]) for i in range(len(texts) + 1)]
+    return Column("u", n, [None, pack("i", *ends), b"".join(texts)], name="t",
+                  offset=1)
+
+
+def batch(n, first, *texts):
+    return Column("+s", n, [None], [
+        Column("i", n, [None, pack("i", *range(first, first + n))], name="x"),
+        Column("+w:2", n, [None], [numbers(2 * n)], name="y"),
+        Column("b", n, [None, b"\x05"], name="flag"), words(n, *texts)])
+
+
+def seen_elsewhere(name):
+    """The values of a published tensor, in another process."""
+    return eval(subprocess.run(
+        [sys.executable, "-c", "import sys, tarn; print(tarn.Store(sys.argv[1])"
+         "[sys.argv[2]].tolist())", store.socket, name],
+        capture_output=True, text=True, check=True).stdout)
+
+
+def loaded():
+    columns = {"x": [1, 2, 3, 7, 8], "y": [[10, 11], [12, 13], [14, 15],
+                                           [10, 11], [12, 13]],
+               "flag": [True, False, True, True, False],
+               "t/values": list(b"bbcccffeee"), "t/offsets": [0, 2, 5, 5, 7, 10]}
+    both = Batches([batch(3, 1, b"a", b"bb", b"ccc", b""),
+                    batch(2, 7, b"dddd", b"ff", b"eee")])
+    t = store.load(both, "rows")
+    equal({k: v.tolist() for k, v in t.items()}, columns,
+          "the batches of a table are loaded as one set")
+    all_released("a table that is loaded is copied")
+    for name in ("x", "t/offsets"):
+        equal(seen_elsewhere(f"rows/{name}"), columns[name],
+              f"another process finds rows/{name}")
+    equal(store.fields("rows"), {}, "what is published is a set")
+    t = store.load(batch(1, 9, b"a", b"b"), "rows")
+    equal((t["x"].tolist(), t["t/values"].tolist(), t["t/offsets"].tolist()),
+          ([9], list(b"b"), [0, 1]), "a batch alone replaces it")
+    equal(sorted(store.names("rows/")), sorted(
+        [f"rows/{name}" for name in columns] + ["rows/.fields"]),
+        "with nothing left of the table before")
+    for error, part, args, options in (
+            (ValueError, "give it a name", (), {}),
+            (TypeError, "views is for files", ("n",), {"views": {}}),
+            (TypeError, "verify is for files", ("n",), {"verify": True}),
+            (TypeError, "device is for files", ("n",), {"device": "cuda:0"}),
+            (TypeError, "via is for files", ("n",), {"via": "host"})):
+        raises(error, part, f"load of a table: {part}", store.load,
+               batch(1, 0, b"", b""), *args, **options)
+    raises(ValueError, "would be named 't/values'", "two columns of one name",
+           store.load, Column("+s", 1, [None], [
+               Column("i", 1, [None, pack("i", 1)], name="t/values"),
+               words(1, b"", b"a")]), "n")
+    raises(ValueError, "no batches", "a table without records", store.load,
+           Batches([batch(1, 0, b"", b"")], last=0), "n")
+    raises(OSError, "the disk is gone", "a stream that fails", store.load,
+           Batches([batch(1, 0, b"", b"")] * 2, fail=1), "n")
+    equal(store.names("n/"), [], "and then nothing is published")
+
+
+def files():
+    """They are Python's to read, and the error says how."""
+    for what, head in (("an Arrow file", b"ARROW1\0\0"),
+                       ("an Arrow stream", b"\xff\xff\xff\xff\x80\0\0\0"),
+                       ("a Feather file of version 1", b"FEA1"),
+                       ("a Parquet file", b"PAR1\x15\4")):
+        path = os.path.join(os.environ["TMPDIR"], "x")
+        with open(path, "wb") as f:
+            f.write(head.ljust(64, b"\0"))
+        raises(ValueError, what, f"{what} is no tensor file", store.load, path)
+        for part in (what, "tarn.load(table, name)"):
+            raises(ValueError, part, f"the error says '{part}'", tarn.open, path)
+        os.remove(path)
+
+
+daemon = start_daemon(os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock"))
+store = tarn.Store(os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock"))
+for part in (fixed, ragged, tables, refusals, twice, loaded, files):
     part()
     all_released(part.__name__)
+del store
+daemon.terminate()
+daemon.wait()
 ok(made["array"] > 40 and made["stream"] > 3, "and those were many")
 finish()
