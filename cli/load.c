@@ -7,8 +7,10 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tarn/node.h>
 
@@ -72,6 +74,35 @@ static void print_load(const char *path, const char *name, size_t n_tensors,
 	putchar('\n');
 }
 
+/* Errors of the file are found before a daemon is started, unless it is an
+ * archive: the daemon may have what it is inflated to. */
+static bool is_archive(const char *path)
+{
+	/* As tarn_file_open: a fifo is none, and must not block. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	char begin[2];
+	ssize_t n = fd < 0 ? -1 : pread(fd, begin, sizeof(begin), 0);
+
+	if (fd >= 0)
+		close(fd);
+	return n == (ssize_t)sizeof(begin) &&
+	       !memcmp(begin, "PK", sizeof(begin));
+}
+
+static int open_file(const char *path, const char *socket, tarn_store **store,
+	tarn_file **file)
+{
+	bool archive = is_archive(path);
+
+	if (!archive && tarn_file_open(path, file) < 0)
+		return print_error();
+	if (cli_store_open(socket, store) < 0)
+		return EXIT_FAILED;
+	if (archive && tarn_store_open_file(*store, path, file) < 0)
+		return print_error();
+	return EXIT_DONE;
+}
+
 /* A file that changes between its parsing and its load is parsed anew. */
 static int load_version(tarn_store *store, const char *path,
 	const struct tarn_load_options *options, struct tarn_load_info *info,
@@ -81,7 +112,7 @@ static int load_version(tarn_store *store, const char *path,
 
 	for (int i = 1; i < CHANGED_TRIES && r == -ESTALE; i++) {
 		*file = tarn_file_unref(*file);
-		r = tarn_file_open(path, file);
+		r = tarn_store_open_file(store, path, file);
 		if (r >= 0)
 			r = tarn_store_load(store, *file, options, info, NULL);
 	}
@@ -100,11 +131,9 @@ static int load(const char *path, struct tarn_load_options *options,
 
 	options->progress = progress_load_step;
 	options->arg = &progress;
-	/* Errors of the file are found before a daemon is started. */
-	if (tarn_file_open(path, &file) < 0)
-		return print_error();
-	if (cli_store_open(socket, &store) < 0)
-		return EXIT_FAILED;
+	r = open_file(path, socket, &store, &file);
+	if (r != EXIT_DONE)
+		return r;
 	if (tarn_store_set_node(store, node) < 0)
 		return print_error();
 	progress_begin(&progress);

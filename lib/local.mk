@@ -289,6 +289,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/lease_pins.h \
 	lib/store/lease_slots.c \
 	lib/store/lease_slots.h \
+	lib/store/inflated.c \
+	lib/store/inflated.h \
 	lib/store/load_names.c \
 	lib/store/load_request.c \
 	lib/store/load_request.h \

@@ -12,17 +12,24 @@ PyTypeObject *file_type;
 static PyObject *file_new(
 	PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-	static char *names[] = {"path", "map", NULL};
+	static char *names[] = {"path", "map", "store", NULL};
 	allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
-	PyObject *path, *self = NULL;
+	PyObject *path = NULL, *store = Py_None, *self = NULL;
 	tarn_file *file;
 	int map = 1, r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|p:File", names,
-		    PyUnicode_FSConverter, &path, &map))
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|pO:File", names,
+		    PyUnicode_FSConverter, &path, &map, &store))
 		return NULL;
+	if (store != Py_None && !PyObject_TypeCheck(store, store_type)) {
+		PyErr_SetString(PyExc_TypeError, "File: store is no Store");
+		Py_DECREF(path);
+		return NULL;
+	}
 	Py_BEGIN_ALLOW_THREADS
-	r = tarn_file_open(PyBytes_AsString(path), &file);
+	r = store == Py_None ? tarn_file_open(PyBytes_AsString(path), &file)
+			     : tarn_store_open_file(store_of(store),
+				       PyBytes_AsString(path), &file);
 	Py_END_ALLOW_THREADS
 	Py_DECREF(path);
 	if (r < 0)

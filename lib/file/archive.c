@@ -31,11 +31,16 @@ static int by_place(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* One range that holds all tensors. An empty one may be anywhere. */
+/* One range that holds all tensors. An empty one may be anywhere. Of what was
+ * inflated it is all, as that may be a storage already. */
 static void find_range(struct tarn_file *file)
 {
 	uint64_t begin = UINT64_MAX, end = 0;
 
+	if (file->is_inflated) {
+		file->data_size = file->size;
+		return;
+	}
 	for (size_t i = 0; i < file->count; i++) {
 		const struct tarn_file_entry *t = &file->tensors[i];
 

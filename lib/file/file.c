@@ -206,7 +206,13 @@ static int parse(struct tarn_file *file)
 	return r;
 }
 
-static tarn_file *new_file(int fd, const char *path, bool by_path, bool part)
+/* How a file is opened: as the fields of struct tarn_file say. */
+struct way {
+	bool by_path, part;
+	const struct file_sharing *sharing;
+};
+
+static tarn_file *new_file(int fd, const char *path, const struct way *way)
 {
 	tarn_file *file = calloc(1, sizeof(*file));
 
@@ -216,8 +222,9 @@ static tarn_file *new_file(int fd, const char *path, bool by_path, bool part)
 	atomic_init(&file->mapped, NULL);
 	atomic_init(&file->by_key, NULL);
 	file->fd = fd;
-	file->by_path = by_path;
-	file->part = part;
+	file->by_path = way->by_path;
+	file->part = way->part;
+	file->sharing = way->sharing;
 	file->path = arena_text(&file->arena, path, strlen(path));
 	if (!file->path) {
 		arena_free(&file->arena);
@@ -230,10 +237,9 @@ static tarn_file *new_file(int fd, const char *path, bool by_path, bool part)
 /* On failure fd stays the caller's. -ESTALE: the file changed, also where
  * parsing failed because of that. */
 static int open_version(
-	int fd, const char *path, bool by_path, bool part, tarn_file **ret)
+	int fd, const char *path, const struct way *way, tarn_file **ret)
 {
-	tarn_file *file = new_file(fd, path, by_path, part);
-	bool inflated;
+	tarn_file *file = new_file(fd, path, way);
 	int r, changed;
 
 	if (!file)
@@ -245,30 +251,30 @@ static int open_version(
 		changed = file_check_version(file, "while its header was read");
 		r = changed < 0 ? changed : r;
 	}
-	/* Another descriptor than it was given: see inflate.c. */
-	inflated = file->fd != fd;
+	file->sharing = NULL;
 	if (r >= 0 && !file->shards)
 		r = make_storage(file);
 	if (r < 0) {
-		if (file->fd == fd)
+		if (!file->is_inflated)
 			file->fd = -1;
 		tarn_file_unref(file);
 		return r;
 	}
-	if (inflated)
+	/* It has another descriptor than it was given: see inflate.c. */
+	if (file->is_inflated)
 		fd_close(fd);
 	*ret = file;
 	return 0;
 }
 
-/* Takes fd, also on failure. by_path, part: as in struct tarn_file. */
+/* Takes fd, also on failure. */
 static int open_consume_fd(
-	int fd, const char *path, bool by_path, bool part, tarn_file **ret)
+	int fd, const char *path, const struct way *way, tarn_file **ret)
 {
 	int r = check_descriptor(fd);
 
 	for (int i = 0; r >= 0 && i < PARSE_TRIES; i++) {
-		r = open_version(fd, path, by_path, part, ret);
+		r = open_version(fd, path, way, ret);
 		if (r >= 0)
 			return 0;
 		if (r == -ESTALE && i + 1 < PARSE_TRIES)
@@ -278,7 +284,7 @@ static int open_consume_fd(
 	return name_failure(r, path);
 }
 
-static int open_path(const char *path, bool part, tarn_file **ret)
+static int open_path(const char *path, const struct way *way, tarn_file **ret)
 {
 	struct stat st;
 	int fd;
@@ -309,21 +315,34 @@ static int open_path(const char *path, bool part, tarn_file **ret)
 					    tarn_errno_text(err)),
 			path);
 	}
-	return open_consume_fd(fd, path, true, part, ret);
+	return open_consume_fd(fd, path, way, ret);
 }
 
 int tarn_file_open(const char *path, tarn_file **ret)
 {
-	return open_path(path, false, ret);
+	return file_open_shared(path, NULL, ret);
 }
 
-int file_open_shard(const char *path, tarn_file **ret)
+int file_open_shared(
+	const char *path, const struct file_sharing *sharing, tarn_file **ret)
 {
-	return open_path(path, true, ret);
+	const struct way way = {.by_path = true, .sharing = sharing};
+
+	return open_path(path, &way, ret);
+}
+
+int file_open_shard(
+	const char *path, const struct file_sharing *sharing, tarn_file **ret)
+{
+	const struct way way = {
+		.by_path = true, .part = true, .sharing = sharing};
+
+	return open_path(path, &way, ret);
 }
 
 int tarn_file_open_fd(int fd, const char *name, tarn_file **ret)
 {
+	const struct way way = {0};
 	int copy = fd_dup(fd);
 
 	if (!name || !*name)
@@ -331,7 +350,7 @@ int tarn_file_open_fd(int fd, const char *name, tarn_file **ret)
 	if (copy < 0)
 		return tarn_fail(-copy, "%s: descriptor %d: %s", name, fd,
 			tarn_errno_text(copy));
-	return open_consume_fd(copy, name, false, false, ret);
+	return open_consume_fd(copy, name, &way, ret);
 }
 
 tarn_file *tarn_file_ref(tarn_file *file)
@@ -361,6 +380,7 @@ tarn_file *tarn_file_unref(tarn_file *file)
 	if (!file->storage)
 		fd_close(file->fd); /* otherwise the storage owns it */
 	tarn_storage_unref(file->storage);
+	tarn_storage_unref(file->inflated);
 	for (size_t i = 0; i < file->shard_count; i++)
 		tarn_file_unref(file->shards[i]);
 	free(file->shards);

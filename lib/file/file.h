@@ -30,6 +30,22 @@ struct file_pair {
 
 struct file_reading;
 struct metadata_index;
+struct tarn_file;
+
+/* Fills memory of the size that was asked for; fd is its memfd. */
+typedef int file_fill(void *job, int fd, unsigned char *at);
+
+/*
+ * Where processes find what one of them has inflated. get returns 0, and a
+ * descriptor of a sealed memfd that has what fill has put there, in this process
+ * or in another before it; it may set file->inflated. 1: it cannot be shared, the
+ * caller inflates it by itself. -errno: what fill has returned.
+ */
+struct file_sharing {
+	int (*get)(void *arg, struct tarn_file *file, uint64_t size,
+		file_fill *fill, void *job, int *ret_fd);
+	void *arg;
+};
 
 struct tarn_file {
 	atomic_uint refs;
@@ -39,9 +55,15 @@ struct tarn_file {
 	struct file_reading *reading; /* while it is parsed */
 	const char *path;             /* as the caller gave it */
 	const char *format;           /* static */
-	bool by_path; /* path is where it was found, not a name given by
+	bool by_path;     /* path is where it was found, not a name given by
 			     * the caller */
-	bool part;    /* it is a shard of another */
+	bool part;        /* it is a shard of another */
+	bool is_inflated; /* fd is of a memfd, all of which is its data range */
+	/* While it is opened; NULL: what is inflated is this process's own. */
+	const struct file_sharing *sharing;
+	/* That memfd, as a storage of a store; NULL: it is none's. */
+	tarn_storage *inflated;
+	bool found; /* another process had inflated it */
 	uint64_t data_offset;
 	uint64_t data_size;
 	struct tarn_file_entry *tensors; /* in order of bytes */
@@ -78,9 +100,12 @@ int file_read_end(struct tarn_file *file);
 void file_read_drop(struct tarn_file *file);
 
 /* The bytes of fd take the place of the file's, of which no digest is wanted any
- * more; reading begins anew. fd is closed on failure. -ESTALE: the file changed
- * meanwhile. */
+ * more; reading begins anew. fd is closed on failure. */
 int file_replace_consume_fd(struct tarn_file *file, int fd);
+
+/* For fd, which has what was inflated, before others see it: it is as old as the
+ * file. -ESTALE: the file changed meanwhile. */
+int file_inflated(const struct tarn_file *file, int fd);
 
 /* 0 if the file is the version that was parsed, by its stamps; otherwise
  * -ESTALE. */
@@ -141,5 +166,9 @@ int shards_read(struct tarn_file *file);
 /* PyTorch's checkpoints and numpy's .npz. */
 int archive_read(struct tarn_file *file);
 
-/* tarn_file_open for a shard: an index is none. */
-int file_open_shard(const char *path, struct tarn_file **ret);
+/* tarn_file_open; sharing may be NULL. */
+int file_open_shared(const char *path, const struct file_sharing *sharing,
+	struct tarn_file **ret);
+/* The same for a shard: an index is none. */
+int file_open_shard(const char *path, const struct file_sharing *sharing,
+	struct tarn_file **ret);

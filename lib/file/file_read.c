@@ -128,20 +128,24 @@ static int same_age(int fd, int of)
 	return 0;
 }
 
-int file_replace_consume_fd(struct tarn_file *file, int fd)
+int file_inflated(const struct tarn_file *file, int fd)
 {
 	int r = file_check_version(file, "while it was inflated");
 
-	if (r >= 0)
-		r = same_age(fd, file->fd);
-	if (r >= 0)
-		r = identity_of(fd, &file->version.identity);
+	return r < 0 ? r : same_age(fd, file->fd);
+}
+
+int file_replace_consume_fd(struct tarn_file *file, int fd)
+{
+	int r = identity_of(fd, &file->version.identity);
+
 	if (r < 0) {
 		fd_close(fd);
 		return r;
 	}
 	/* The one before is the opener's, which closes it. */
 	file->fd = fd;
+	file->is_inflated = true;
 	file->size = file->version.identity.size;
 	file_read_drop(file);
 	return file_read_begin(file);

@@ -2,7 +2,8 @@
 /*
  * An archive with compressed records becomes one of the same records, stored as
  * they are, in shared memory, and is read from there as any file is. So all that
- * uses files uses it, the daemon included, which inflates nothing.
+ * uses files uses it, the daemon included, which inflates nothing. Where there is
+ * a store at hand other processes find that memory: lib/store/inflated.c.
  *
  * What an archive declares is not believed: memory is taken for no more than its
  * compressed bytes can become, and each record that is inflated must have the size
@@ -20,6 +21,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "base/headroom.h"
+#include "base/page.h"
 #include "lib/file/zip.h"
 
 /* Compressed bytes are read in pieces of this size. Picked. */
@@ -78,10 +80,13 @@ static int place_all(const struct zip *zip, struct zip_record *ret,
 		over = over || add_u64(at, record->whole, &at);
 		after += ZIP_ENTRY_SIZE + record->name_size;
 	}
-	*ret_directory = at;
-	if (over || add_u64(at, after, ret_size) || *ret_size > INT64_MAX)
+	/* Whole pages, as shared memory has, and the end at their end. */
+	if (over || add_u64(at, after, &at) || round_up_u64(at, PAGE, &at) ||
+		at > INT64_MAX)
 		return tarn_fail(EBADMSG,
 			"its records declare more bytes than there can be");
+	*ret_size = at;
+	*ret_directory = at - after;
 	return 0;
 }
 
@@ -234,22 +239,33 @@ static int inflate_record(const struct tarn_file *file,
 
 /* ---- all of it ----------------------------------------------------------- */
 
-static int fill(const struct tarn_file *file, const struct zip *zip,
-	const struct zip_record *placed, uint64_t directory, struct unpacked *u)
+struct job {
+	struct tarn_file *file;
+	const struct zip *zip;
+	struct zip_record *placed;
+	uint64_t directory, size;
+};
+
+/* A file_fill. */
+static int fill(void *arg, int fd, unsigned char *base)
 {
+	const struct job *job = arg;
+	const struct zip *zip = job->zip;
+	const struct zip_record *placed = job->placed;
 	_cleanup_free_ unsigned char *piece = malloc(PIECE);
 	uint64_t at = 0;
 	int r = piece ? 0 : file_no_memory("inflating an archive");
 
 	for (size_t i = 0; r >= 0 && i < zip->count; i++) {
-		zip_write_local(u->at + at, &placed[i], at);
-		r = inflate_record(file, &zip->records[i], piece,
-			u->at + placed[i].offset);
+		zip_write_local(base + at, &placed[i], at);
+		r = inflate_record(job->file, &zip->records[i], piece,
+			base + placed[i].offset);
 		at = placed[i].offset + placed[i].size;
 	}
-	if (r >= 0)
-		zip_write_directory(u->at, placed, zip->count, directory);
-	return r;
+	if (r < 0)
+		return r;
+	zip_write_directory(base, placed, zip->count, job->directory);
+	return file_inflated(job->file, fd);
 }
 
 /* Nobody who gets the descriptor may change it. A fork just after the memory was
@@ -270,19 +286,14 @@ static int seal(struct unpacked *u)
 	return 0;
 }
 
-int zip_inflate(struct tarn_file *file, const struct zip *zip, int *ret_fd)
+/* In memory of this process's own. */
+static int inflate_alone(struct job *job, int *ret_fd)
 {
-	struct zip_record *placed =
-		arena_array(&file->arena, zip->count + 1, sizeof(*placed));
-	struct unpacked u = {.fd = -1};
-	uint64_t directory = 0;
-	int r = placed ? place_all(zip, placed, &directory, &u.size)
-		       : file_no_memory("inflating an archive");
+	struct unpacked u = {.fd = -1, .size = job->size};
+	int r = take_memory(&u);
 
 	if (r >= 0)
-		r = take_memory(&u);
-	if (r >= 0)
-		r = fill(file, zip, placed, directory, &u);
+		r = fill(job, u.fd, u.at);
 	if (r >= 0)
 		r = seal(&u);
 	if (r >= 0) {
@@ -291,4 +302,22 @@ int zip_inflate(struct tarn_file *file, const struct zip *zip, int *ret_fd)
 	}
 	unpacked_free(&u);
 	return r;
+}
+
+int zip_inflate(struct tarn_file *file, const struct zip *zip, int *ret_fd)
+{
+	const struct file_sharing *sharing = file->sharing;
+	struct job job = {.file = file,
+		.zip = zip,
+		.placed = arena_array(
+			&file->arena, zip->count + 1, sizeof(*job.placed))};
+	int r = job.placed
+			? place_all(zip, job.placed, &job.directory, &job.size)
+			: file_no_memory("inflating an archive");
+
+	if (r >= 0)
+		r = sharing ? sharing->get(sharing->arg, file, job.size, fill,
+				      &job, ret_fd)
+			    : 1;
+	return r == 1 ? inflate_alone(&job, ret_fd) : r;
 }

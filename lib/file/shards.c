@@ -87,7 +87,7 @@ static int open_shard(
 
 	if (!path)
 		return file_no_memory("the shards of an index");
-	r = file_open_shard(path, &file->shards[i]);
+	r = file_open_shard(path, file->sharing, &file->shards[i]);
 	if (r == -EMFILE)
 		return too_many(i, index->shard_count);
 	if (r < 0 && is_missing(file, index->shards[i]))

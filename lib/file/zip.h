@@ -37,8 +37,8 @@ int zip_read(struct tarn_file *file, struct zip *ret);
 int zip_readable(const struct zip_record *record);
 
 /*
- * Writes the same records, stored as they are, as an archive into a sealed memfd
- * of the caller's. -EBADMSG: one is not what it declares. -ENOMEM: what they
+ * The same records, stored as they are, as an archive in a sealed memfd of whole
+ * pages: the caller's own, or one that file->sharing has. -EBADMSG: one is not what it declares. -ENOMEM: what they
  * declare is more memory than there is.
  */
 int zip_inflate(struct tarn_file *file, const struct zip *zip, int *ret_fd);

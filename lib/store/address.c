@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/reserved.h"
+#include "lib/store/inflated.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 
@@ -124,12 +125,15 @@ static int get_from_path(tarn_store *store, const char *path,
 	const char *tensor, const struct tarn_load_options *options,
 	tarn_tensor **ret)
 {
+	const struct file_sharing sharing = store_sharing(store);
+	bool fresh = options && options->fresh;
 	int r = -ESTALE;
 
 	for (int i = 0; i < CHANGED_TRIES && r == -ESTALE; i++) {
 		tarn_file *file;
 
-		r = open_files_open(&store->files, path, tensor, &file);
+		r = open_files_open(&store->files, path, tensor,
+			fresh ? NULL : &sharing, &file);
 		if (r < 0)
 			break;
 		r = get_from_file(store, file, tensor, options, ret);
@@ -159,13 +163,15 @@ static char *find_file(const char *address, const char **ret_tensor)
 
 static int no_such_address(tarn_store *store, const char *address)
 {
+	const struct file_sharing sharing = store_sharing(store);
 	struct stat st;
 
 	if (stat(address, &st) == 0 && S_ISREG(st.st_mode)) {
 		tarn_file *file;
 		char names[512];
 
-		if (open_files_open(&store->files, address, NULL, &file) < 0)
+		if (open_files_open(
+			    &store->files, address, NULL, &sharing, &file) < 0)
 			return tarn_fail_prefix(
 				-ENOENT, "'%.200s' names no tensor: ", address);
 		list_tensors(file, names, sizeof(names));

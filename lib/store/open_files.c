@@ -43,9 +43,11 @@ void open_files_done(struct open_files *cache)
 	pthread_mutex_destroy(&cache->lock);
 }
 
+/* What was inflated is found in the store, and holds a reference to it. */
 static bool is_kept(const tarn_file *file)
 {
-	return identity_worth(&file->version.identity) == IDENTITY_LASTS;
+	return !file->is_inflated &&
+	       identity_worth(&file->version.identity) == IDENTITY_LASTS;
 }
 
 static bool is_at_its_path(const tarn_file *file)
@@ -154,13 +156,13 @@ static void keep(struct open_files *cache, const char *path, tarn_file *file)
 }
 
 int open_files_open(struct open_files *cache, const char *path,
-	const char *tensor, tarn_file **ret)
+	const char *tensor, const struct file_sharing *sharing, tarn_file **ret)
 {
 	tarn_file *file = look_up(cache, path, tensor);
 	int r = 0;
 
 	if (!file) {
-		r = tarn_file_open(path, &file);
+		r = file_open_shared(path, sharing, &file);
 		if (r >= 0 && may_keep(file))
 			keep(cache, path, file);
 	}

@@ -23,6 +23,8 @@
  * descriptor. */
 #define OPEN_FILES_MAX 8
 
+struct file_sharing;
+
 struct cached_shard {
 	/* The storage that holds its data range; generation 0: unknown. */
 	uint32_t index;
@@ -49,9 +51,11 @@ void open_files_clear(struct open_files *cache);
 void open_files_done(struct open_files *cache);
 
 /* The parsed file at a path; one reference. tensor: the one that is wanted, or
- * NULL; of an index only its shard must be unchanged. */
+ * NULL; of an index only its shard must be unchanged. sharing: as
+ * file_open_shared has it. */
 int open_files_open(struct open_files *cache, const char *path,
-	const char *tensor, tarn_file **ret);
+	const char *tensor, const struct file_sharing *sharing,
+	tarn_file **ret);
 
 /* The storage that a shard of a file was loaded into, if it is known. */
 bool open_files_storage(struct open_files *cache, const tarn_file *file,

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "lib/reserved.h"
+#include "lib/store/inflated.h"
 #include "lib/store/load_request.h"
 #include "lib/store/load_shards.h"
 #include "lib/store/not_kept.h"
@@ -318,11 +319,16 @@ int store_load_storage(struct tarn_store *store, tarn_file *file,
 {
 	double start = clock_seconds(CLOCK_MONOTONIC);
 	double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
+	struct tarn_load_info there;
 	struct msg_loaded loaded;
 	int r;
 
 	if (options && options->verify)
 		return store_load_verified(store, file, options, ret_info, ret);
+	r = store_inflated_storage(
+		store, file, options, ret_info ? ret_info : &there, ret);
+	if (r != 1)
+		return r;
 	r = attempt_all(store, file, options, &loaded, ret);
 	if (r < 0)
 		return r;

@@ -82,5 +82,5 @@ def reduce_store(store):
     return store_at, (type(store), os.path.abspath(store.socket), store.pool)
 
 
-def load_again(store, file):
-    return store.load(file)
+def load_again(store, path):
+    return store.load(path)

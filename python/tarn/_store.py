@@ -59,9 +59,13 @@ class File(_tarn.FileBase, _Whole):
 
     Its tensors are views of the mapped file, read-only and shared with all
     processes that have it open. With map=False they are views of the file
-    itself: they have no address, and only the bytes that are used are read."""
+    itself: they have no address, and only the bytes that are used are read.
 
-    def __init__(self, path, map=True):
+    An archive with deflated records is inflated when it is opened, by each
+    process for itself; those that give the same Store, as Store.load does, have
+    one of them do it, and share what it made."""
+
+    def __init__(self, path, map=True, store=None):
         # The current folder may have changed by the time this is pickled.
         self._where = os.path.abspath(os.fsdecode(path))
 
@@ -101,7 +105,7 @@ class Loaded(_Whole):
         return len(self._file)
 
     def __reduce__(self):
-        return _copies.load_again, (self._store, self._file)
+        return _copies.load_again, (self._store, self._file._where)
 
     def own(self):
         """The same tensors, copy-on-write: what is written to them stays in
@@ -344,7 +348,8 @@ class Store(_tarn.StoreBase, _Tensors):
             whole = self._load(path, name, verify, progress, fresh)
             return Loaded(self, path, whole)
         for tries in range(_CHANGED_TRIES):
-            file = File(path)
+            # What was inflated before is not to be used again.
+            file = File(path, store=None if fresh else self)
             try:
                 whole = self._load(file, name, verify, progress, fresh)
                 return Loaded(self, file, whole)

@@ -27,6 +27,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_gather.py \
 	tests/python/py_group.py \
 	tests/python/py_group_kills.py \
+	tests/python/py_inflated.py \
 	tests/python/py_install.py \
 	tests/python/py_load_progress.py \
 	tests/python/py_loader.py \

@@ -44,7 +44,7 @@ static const tarn_file *opened(const char *path)
 {
 	tarn_file *file;
 
-	if (open_files_open(&cache, path, NULL, &file) < 0)
+	if (open_files_open(&cache, path, NULL, NULL, &file) < 0)
 		bail("%s: %s", path, tarn_error_message());
 	tarn_file_unref(file);
 	return file;

@@ -27,8 +27,9 @@
  * that needs another class than tensors and containers is refused, by the name
  * of that. .npz and checkpoints are read where their records lie, and zip's
  * checksums are not verified. If a record is deflated, opening the file inflates
- * all of it into memory of this process, which other processes do not share, and
- * verifies the checksums of what it inflates; -ENOMEM: there is no room for it.
+ * all of it into memory of this process, which other processes do not share
+ * (tarn_store_open_file makes them), and verifies the checksums of what it
+ * inflates; -ENOMEM: there is no room for it.
  *
  * An index: its shards are in its folder or below, in the order of their names.
  * Its weight_map decides which tensors there are: a tensor that is not in the

@@ -221,6 +221,21 @@ struct tarn_load_options {
 	uint64_t reserved[8]; /* 0 */
 };
 
+/*
+ * tarn_file_open for a file that is to be loaded through this store: what has to
+ * be inflated (deflated records of an archive, 2 MiB and more of them) is shared
+ * by the processes of a user. The first inflates it, and publishes it below
+ * "inflated/"; the others wait, some minutes for a large one, and find it while
+ * a process has it, and for a minute after it was last opened. A process that
+ * waits takes over if the first dies. It is not shared in a pool that users
+ * share, nor of a file that a loader would not keep (struct tarn_load_info);
+ * then, and whenever the daemon cannot help, each process inflates it. Loading
+ * such a file copies nothing, unless it is loaded fresh. Errors: as
+ * tarn_file_open.
+ */
+TARN_PUBLIC int tarn_store_open_file(tarn_store *store, const char *path,
+	tarn_file **ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
 /* Loads all tensors of a file. options and ret_info may be NULL. ret_all may be
  * NULL or receives a U8 tensor over the whole data range, which keeps the file
  * in memory as long as it is referenced. Of an index all shards are loaded, one
