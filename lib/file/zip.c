@@ -241,6 +241,7 @@ static int place_record(struct tarn_file *file, uint64_t local,
 		return r;
 	if (memcmp(b, "PK\3\4", 4) != 0)
 		return damaged("no record", local);
+	record->begin = local;
 	record->offset = local + LOCAL_SIZE + u16_at(b + 26) + u16_at(b + 28);
 	left = directory - MIN(record->offset, directory);
 	if (record->offset > directory || record->size > left)
@@ -275,7 +276,6 @@ static int read_entries(struct tarn_file *file, const struct directory *d,
 	const unsigned char *bytes, struct zip *ret)
 {
 	const unsigned char *p = bytes, *end = bytes + d->size;
-	uint64_t left = d->offset;
 	int r = name_index_init(&ret->index, &file->arena, d->count);
 
 	for (size_t i = 0; r >= 0 && i < d->count; i++) {
@@ -287,11 +287,6 @@ static int read_entries(struct tarn_file *file, const struct directory *d,
 			record, &local);
 		if (r >= 0)
 			r = place_record(file, local, d->offset, record);
-		/* So all work for records is linear in the file's size. */
-		if (r >= 0 && record->offset + record->size - local > left)
-			r = damaged("records that share bytes", local);
-		if (r >= 0)
-			left -= record->offset + record->size - local;
 		if (r >= 0 &&
 			find(ret, record->name, record->name_size, &state))
 			r = file_named_twice(record->name, record->name_size);
@@ -299,6 +294,48 @@ static int read_entries(struct tarn_file *file, const struct directory *d,
 			name_index_add(&ret->index, &state, (uint32_t)i);
 	}
 	return r;
+}
+
+/* ---- records that share bytes --------------------------------------------- */
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct zip_record *const *x = a, *const *y = b;
+
+	if ((*x)->begin != (*y)->begin)
+		return (*x)->begin < (*y)->begin ? -1 : 1;
+	return 0;
+}
+
+static int overlapping(const struct zip_record *a, const struct zip_record *b)
+{
+	char first[FILE_TEXT_MAX], second[FILE_TEXT_MAX];
+
+	return tarn_fail(EBADMSG,
+		"records '%s' and '%s' of the zip archive share bytes: the "
+		"first ends at byte %llu, the second begins at byte %llu",
+		file_clean(a->name, a->name_size, first),
+		file_clean(b->name, b->name_size, second),
+		(llu)(a->offset + a->size), (llu)b->begin);
+}
+
+/* Each with its local header. So all work for records is linear in the file's
+ * size. */
+static int check_apart(const struct zip *zip)
+{
+	_cleanup_free_ const struct zip_record **sorted =
+		calloc(zip->count + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return file_no_memory("the records of an archive");
+	for (size_t i = 0; i < zip->count; i++)
+		sorted[i] = &zip->records[i];
+	qsort(sorted, zip->count, sizeof(*sorted), by_begin);
+	for (size_t i = 1; i < zip->count; i++)
+		if (sorted[i - 1]->offset + sorted[i - 1]->size >
+			sorted[i]->begin)
+			return overlapping(sorted[i - 1], sorted[i]);
+	return 0;
 }
 
 int zip_read(struct tarn_file *file, struct zip *ret)
@@ -316,5 +353,7 @@ int zip_read(struct tarn_file *file, struct zip *ret)
 	if (!bytes || !ret->records)
 		return file_no_memory("the directory of an archive");
 	r = file_read_at(file, bytes, d.size, d.offset);
-	return r < 0 ? r : read_entries(file, &d, bytes, ret);
+	if (r >= 0)
+		r = read_entries(file, &d, bytes, ret);
+	return r < 0 ? r : check_apart(ret);
 }

@@ -11,6 +11,7 @@
 struct zip_record {
 	const char *name; /* in the arena, with a NUL behind it */
 	size_t name_size;
+	uint64_t begin;  /* where its local header is in the file */
 	uint64_t offset; /* of its first byte in the file */
 	uint64_t size;   /* bytes there */
 	uint64_t whole;  /* bytes they become: as many where not compressed */
@@ -27,8 +28,9 @@ struct zip {
 
 /*
  * Reads the directory of the archive, and the local header of each record.
- * -EBADMSG: it is damaged, or two records have one name, or all together more
- * bytes than the archive. All that is found lies within the file.
+ * -EBADMSG: it is damaged, or two records have one name, or share bytes, as no
+ * writer of archives has them do: a small one could become as much as a large one
+ * otherwise. All that is found lies within the file.
  */
 int zip_read(struct tarn_file *file, struct zip *ret);
 

@@ -63,6 +63,8 @@ static void judge_all(tarn_file *file, const uint8_t *bytes, size_t size)
 	uint64_t offset, all, before = 0;
 	int n_read = 0;
 
+	bool npz = !strcmp(tarn_file_format(file), "npz");
+
 	bytes_walk(file);
 	tarn_file_data_range(file, &offset, &all);
 	for (size_t i = 0; i < tarn_file_count(file); i++) {
@@ -74,7 +76,8 @@ static void judge_all(tarn_file *file, const uint8_t *bytes, size_t size)
 			offset + all > size)
 			bail("'%s' is out of order, or out of the file",
 				t->name);
-		before = t->file_offset;
+		/* Arrays share none, as records do not. */
+		before = t->file_offset + (npz ? t->nbytes : 0);
 		if (tarn_file_entry_layout(t, &layout) < 0)
 			continue;
 		if (tarn_layout_check(&layout) < 0)

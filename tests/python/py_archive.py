@@ -312,6 +312,30 @@ with zipfile.ZipFile(path, "w") as z:
     twin.header_offset, twin.file_size, twin.compress_size = 0, 100, 100
 kit.raises(Exception, "share bytes", "records in one place are refused",
            tarn.open, path)
+
+
+def overlap(at, inner=b""):
+    """b.npy begins at that byte of what is a.npy's; other bytes are no record's,
+    so that all together are no more than the archive."""
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr("a.npy", inner.ljust(100, b"x"))
+        z.writestr("gap.npy", "x" * 1000)
+        inside = zipfile.ZipInfo("b.npy")
+        z.writestr(inside, "x")
+        inside.header_offset, inside.file_size, inside.compress_size = at, 9, 9
+        z.filelist = [i for i in z.filelist if i.filename != "gap.npy"]
+
+
+head = b"PK\3\4".ljust(30, b"\0")
+for at, inner in ((35, head), (35 + 50, b"x" * 50 + head)):
+    overlap(at, inner)
+    kit.raises(Exception, "records 'a.npy' and 'b.npy' of the zip archive share "
+               "bytes: the first ends at byte 135, the second begins at byte "
+               f"{at}", f"one that begins at byte {at} of another is refused",
+               tarn.open, path)
+overlap(0)
+kit.raises(Exception, "share bytes", "and one that is the beginning of another",
+           tarn.open, path)
 with zipfile.ZipFile(path, "w") as z:
     z.writestr("a.txt", "x")
 kit.raises(Exception, "neither a PyTorch checkpoint", "any archive is refused",
@@ -439,6 +463,12 @@ if torch:
     kit.ok(all(torch.equal(ours[f"adam.state.{i}.{n}"], t)
                for i, s in theirs["adam"]["state"].items()
                for n, t in s.items()), "and of an optimizer")
+    x = torch.arange(40.)
+    torch.save({"x": x, "tied": x, "part": x[5:], "t": x.view(4, 10).T,
+                "none": x[:0], "copy": x.clone()}, path)
+    kit.ok(all(torch.equal(tarn.load(path)[n].torch(), t) for n, t in
+               torch.load(path, weights_only=True).items()),
+           "and of tensors that share a storage, which is one record")
     z = torch.complex(torch.ones(3), torch.ones(3))
     for what, t in (("conjugated", z.conj()), ("negated", z.conj().imag)):
         torch.save({"t": t}, path)
