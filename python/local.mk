@@ -189,6 +189,8 @@ PYTHON_TORCH = \
 	python/tarn/torch/data.pyi \
 	python/tarn/torch/dcp.py \
 	python/tarn/torch/dcp.pyi \
+	python/tarn/torch/dcp_folder.py \
+	python/tarn/torch/dcp_folder.pyi \
 	python/tarn/torch/dcp_metadata.py \
 	python/tarn/torch/devices.py \
 	python/tarn/torch/files.py \

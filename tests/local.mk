@@ -127,6 +127,7 @@ EXTRA_DIST += \
 	tests/kit/engine_interfaces.py \
 	tests/kit/models.sh \
 	tests/kit/py_kit.py \
+	tests/kit/py_dcp_kit.py \
 	tests/kit/py_loader_kit.py \
 	tests/kit/tap.py \
 	tests/kit/torch_stand_in.py \

@@ -20,6 +20,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_data_torch.py \
 	tests/python/py_data_trainers.py \
 	tests/python/py_dcp.py \
+	tests/python/py_dcp_folder.py \
 	tests/python/py_device.py \
 	tests/python/py_dims.py \
 	tests/python/py_examples.py \

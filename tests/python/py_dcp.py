@@ -7,9 +7,7 @@ import io
 import json
 import os
 import pickle
-import subprocess
 import sys
-import time
 import warnings
 
 import py_kit as kit
@@ -25,6 +23,7 @@ except ImportError as e:
 if not dist.is_available():
     kit.skip_all("this torch has no torch.distributed")
 import tarn
+from py_dcp_kit import be_rank, run_ranks, same, state_of
 from tarn.torch import dcp_metadata
 from tarn.torch.dcp import TarnReader, TarnWriter
 
@@ -103,62 +102,7 @@ class FailingLate(Failing):
         return dcp.DefaultSavePlanner.resolve_data(self, write_item)
 
 
-PATIENCE_S = 300  # a job takes seconds; one that hangs is to fail
-
-
-def end_of(rank, at):
-    """Its exit status; None: it was still running then, and is killed."""
-    try:
-        return rank.wait(max(at - time.monotonic(), 0))
-    except subprocess.TimeoutExpired:
-        rank.kill()
-        rank.wait()
-        return None
-
-
-def run_ranks(job, n):
-    """Whether all ranks of a job went well."""
-    meeting = os.path.join(tmp, f"{job}{n}")
-    found = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    ranks = [subprocess.Popen([sys.executable, __file__, job, str(r), str(n),
-                               meeting], env=found) for r in range(n)]
-    at = time.monotonic() + PATIENCE_S
-    good = [end_of(r, at) for r in ranks] == [0] * n
-    if os.path.exists(meeting):  # the last rank removes it, or does not
-        os.remove(meeting)
-    return good
-
-
-def be_rank(job, rank, n, meeting):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}",
-                            rank=int(rank), world_size=int(n))
-    {"saves": rank_saves, "loads": rank_loads, "fails": rank_fails}[job]()
-    dist.destroy_process_group()
-
-
 # ---- one process ----
-
-
-def state_of(k):
-    return {"net": {"w": torch.arange(12.).reshape(3, 4) * k,
-                    "t": (torch.arange(6) * k).reshape(2, 3).t(),
-                    "b": torch.tensor([k, -k], dtype=torch.bfloat16),
-                    "flags": torch.tensor([True, False]),
-                    "c": torch.tensor([1 + 2j]) * k,
-                    "none": torch.zeros(0, 3), "one": torch.tensor(k)},
-            "a/b@0:%": torch.full((2,), float(k)),
-            "steps": [k, {"lr": k / 8}], "note": f"of {k}"}
-
-
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    return type(a) is type(b) and a == b
 
 
 def loaded(name, **options):
@@ -343,18 +287,18 @@ def refused(text, what):
 
 
 def ranks(store):
-    kit.ok(run_ranks("saves", 2), "two ranks save")
+    kit.ok(run_ranks(__file__, "saves", 2), "two ranks save")
     kit.equal(sorted(store.snapshot("sharded/")),
               ["sharded/@metadata", "sharded/all", "sharded/columns@0,0",
                "sharded/columns@0,5", "sharded/rows@0,0", "sharded/rows@4,0",
                "sharded/step"], "each of them has its part")
-    kit.ok(run_ranks("loads", 3), "three load it, cut otherwise")
+    kit.ok(run_ranks(__file__, "loads", 3), "three load it, cut otherwise")
     state = {"rows": torch.zeros(7, 9), "step": 0}
     dcp.load(state, checkpoint_id="sharded", storage_reader=TarnReader())
     kit.equal(state["rows"].flatten().tolist(), list(range(63)),
               "one process has all of it")
     before = store.snapshot("sharded/").versions
-    kit.ok(run_ranks("fails", 2), "both ranks learn that one has failed")
+    kit.ok(run_ranks(__file__, "fails", 2), "both ranks learn that one has failed")
     after = store.snapshot("sharded/").versions
     kit.equal({n: v for n, v in after.items() if "/@" not in n or
                n == "sharded/@metadata"}, before, "the checkpoint is as it was")
@@ -384,6 +328,7 @@ def main():
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        be_rank(*sys.argv[1:])
+        be_rank({"saves": rank_saves, "loads": rank_loads, "fails": rank_fails},
+                *sys.argv[1:])
     else:
         sys.exit(main())

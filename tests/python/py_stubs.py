@@ -121,7 +121,7 @@ kit.ok(len(classes) >= 2, "there are stubs of two classes or more")
 kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and
            not getattr(tarn, n).__doc__], [], "each function has a docstring")
 for module in ("tarn.data", "tarn.nn", "tarn.numpy", "tarn.torch",
-               "tarn.torch.dcp"):
+               "tarn.torch.dcp", "tarn.torch.dcp_folder"):
     path = module.replace(".", "/").removeprefix("tarn/")
     try:
         there = importlib.import_module(module)

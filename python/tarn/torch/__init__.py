@@ -14,6 +14,7 @@
 
     from tarn.torch.dcp import TarnReader, TarnWriter   # of checkpoints, for
     dcp.save(state, checkpoint_id="run/7", storage_writer=TarnWriter())
+    from tarn.torch.dcp_folder import FolderWriter   # the same to a folder
 
     queue.put(tarn.torch.share(x))   # a process that gets it has the same x
 """

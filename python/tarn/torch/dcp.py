@@ -147,18 +147,23 @@ class TarnWriter(_Storage, StorageWriter):
         prefix, store = self._prefix(), self.store
         text = dcp_metadata.encode(metadata)
         staged = [r.storage_data for of_rank in results for r in of_rank]
+        whole = {prefix + name: tensor
+                 for name, tensor in self._staged(staged).items()}
+        whole[prefix + METADATA] = _bytes_tensor(text)
+        _refuse_foreign(store, prefix)
+        store.publish(whole, replace=prefix)
+
+    def _staged(self, staged):
+        """What the ranks have copied, by the names without those of the save."""
         try:
-            found = store.snapshot(names=[a + b for a, b in staged])
+            found = self.store.snapshot(names=[a + b for a, b in staged])
         except _tarn.NotFoundError as e:
             raise RuntimeError(
                 f"{self.checkpoint_id!r}: what a rank has copied is no longer "
                 "there: another save to this checkpoint_id came in between, "
                 f"this one took over {STAGED_TTL} s, or the ranks have "
                 f"several stores: {e}") from None
-        whole = {prefix + b: found[a + b] for a, b in staged}
-        whole[prefix + METADATA] = _bytes_tensor(text)
-        _refuse_foreign(store, prefix)
-        store.publish(whole, replace=prefix)
+        return {b: found[a + b] for a, b in staged}
 
 
 def _resolved(item, planner):

@@ -65,19 +65,24 @@ def _path(fqn, path):
     return list(path)
 
 
-def encode(metadata):
-    """A Metadata as the bytes of JSON text."""
+def paths_of(metadata):
+    """Where each name is in the state dict, for JSON."""
     data = metadata.planner_data
     if data is not None and not isinstance(data, dict):
         raise ValueError("the planner's data is a "
                          f"{type(data).__name__}, and is stored only if it is "
                          "a dict of paths, as DefaultSavePlanner's is")
+    return None if data is None else \
+        {fqn: _path(fqn, path) for fqn, path in data.items()}
+
+
+def encode(metadata):
+    """A Metadata as the bytes of JSON text."""
     return json.dumps({
         "format": FORMAT, "version": getattr(metadata, "version", None),
         "state": {fqn: _entry(fqn, what) for fqn, what
                   in metadata.state_dict_metadata.items()},
-        "paths": None if data is None else
-        {fqn: _path(fqn, path) for fqn, path in data.items()},
+        "paths": paths_of(metadata),
     }).encode()
 
 
@@ -127,7 +132,8 @@ def _tensor(fqn, found):
                                  [_chunk(c, fqn, size) for c in chunks])
 
 
-def _paths(found):
+def paths_from(found):
+    """What paths_of made, of text that may be a stranger's."""
     if found is None:
         return None
     _need(isinstance(found, dict), f"{found!r} are no paths")
@@ -150,7 +156,7 @@ def decode(text):
     _need(isinstance(state, dict), "it describes no state dict")
     metadata = Metadata(
         {fqn: BytesStorageMetadata() if what is None else _tensor(fqn, what)
-         for fqn, what in state.items()}, _paths(found.get("paths")))
+         for fqn, what in state.items()}, paths_from(found.get("paths")))
     if isinstance(found.get("version"), str) and hasattr(metadata, "version"):
         metadata.version = found["version"]
     return metadata
