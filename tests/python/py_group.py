@@ -241,7 +241,7 @@ def stuck_test(r):
            {"_Reader": Stuck} if r.node == "b" else None, timeout=SHORT)
 
     class Blocked(nodes._Source):
-        def __init__(self, path):
+        def __init__(self, path, store):
             threading.Event().wait()
 
     r.fail("blocked", path_of("o.safetensors"),

@@ -160,6 +160,16 @@ def faces():
     kit.equal(store["named/x"][-1], 2, "it can be published")
     again = tarn.load(path, views={"x": "[1:3]"})
     kit.equal(again["x"].tolist(), [2, 2], "and loaded in parts")
+    try:
+        from tarn.torch import nodes
+    except ImportError:
+        kit.skipped("ranks that load it together", "torch is not installed")
+    else:
+        write(2)
+        before = names("bytes")
+        kit.equal(nodes._Source(path, store).file["x"][9], 2,
+                  "ranks that load it together have it")
+        kit.equal(len(names("bytes") - before), 1, "and share it")
     file = tarn.File(path, store=store)
     kit.equal(file["x"][7], 2, "a File may be given the store")
     kit.raises(TypeError, "no Store", "and nothing else", tarn.File, path,

@@ -33,9 +33,9 @@ from .ring import VERB, Deadline, Ring, cut, lost
 class _Source:
     """A file as this rank has it."""
 
-    def __init__(self, path):
+    def __init__(self, path, store):
         self.path = os.path.abspath(os.fsdecode(path))
-        self.file = _store.File(self.path, map=False)
+        self.file = _store.File(self.path, map=False, store=store)
         self.shards = self.file._shards()
         self.extents = []
         for name, shard, offset, size, plain in self.file._extents():
@@ -74,7 +74,7 @@ class _Local:
 
     def __init__(self, store, path, name, views):
         self.store = _store.default_store() if store is None else store
-        self.source = _Source(path)
+        self.source = _Source(path, self.store)
         self.prefix = name or self.source.path.strip("/")
         self.names = [e.name for e in self.source.extents]
         chosen = self.names if views is None else \
