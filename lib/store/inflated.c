@@ -19,6 +19,7 @@
  */
 #include "lib/store/inflated.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -184,6 +185,24 @@ static int hand_over(struct shared_file *s, tarn_tensor *bytes, int *ret_fd)
 	return 0;
 }
 
+/* What the daemon did not take is a file of this process alone. */
+static int use_alone(struct shared_file *s, tarn_tensor *bytes, int *ret_fd)
+{
+	const int wanted = F_SEAL_WRITE | F_SEAL_SHRINK;
+	struct created *created = created_of(bytes->storage);
+	int r;
+
+	if (!created || created->spent || created_freeze(bytes->storage) < 0 ||
+		(fcntl(created->fd, F_GET_SEALS) & wanted) != wanted)
+		return 1;
+	/* To publish it may have made a copy of it. */
+	r = file_inflated(s->file, created->fd);
+	if (r < 0)
+		return r;
+	*ret_fd = fd_dup(created->fd);
+	return *ret_fd < 0 ? 1 : 0;
+}
+
 static int make(struct shared_file *s, file_fill *fill, void *job, int *ret_fd)
 {
 	_cleanup_tensor_ tarn_tensor *bytes = NULL;
@@ -198,7 +217,9 @@ static int make(struct shared_file *s, file_fill *fill, void *job, int *ret_fd)
 	if (madvise(created->addr, s->size, MADV_DONTFORK) < 0)
 		return 1;
 	r = fill(job, created->fd, created->addr);
-	return r < 0 ? r : hand_over(s, bytes, ret_fd);
+	if (r >= 0)
+		r = hand_over(s, bytes, ret_fd);
+	return r == 1 ? use_alone(s, bytes, ret_fd) : r;
 }
 
 /* A file_sharing's. */

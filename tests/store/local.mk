@@ -9,6 +9,7 @@ STORE_TESTS = \
 	tests/store/patch_hostile \
 	tests/store/flooded \
 	tests/store/follow \
+	tests/store/inflated \
 	tests/store/last_answers \
 	tests/store/fork \
 	tests/store/fork_calls \
@@ -96,6 +97,7 @@ VALGRIND_EXCEPT += \
 	tests/store/no_resources \
 	$(NULL)
 
+tests_store_inflated_LDADD = $(DAEMON_LIBS) $(ZLIB_LIBS)
 tests_store_load_again_LDADD = $(DAEMON_LIBS)
 tests_store_load_gone_LDADD = $(DAEMON_LIBS)
 tests_store_node_LDADD = $(DAEMON_LIBS)
