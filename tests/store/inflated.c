@@ -18,6 +18,8 @@
 #include <tarn/tarn.h>
 
 #include "tests/kit/daemon_helper.h"
+#include "tests/kit/pool.h"
+#include "tests/kit/stamps.h"
 #include "tests/kit/tap.h"
 
 #define SIZE (24u << 20)
@@ -28,7 +30,7 @@ struct shared {
 	atomic_uint inflated, waiting;
 };
 static struct shared *shared;
-static const char path[] = "a.npz";
+static char path[128] = "a.npz";
 
 /* Of the library this one is found first. */
 int inflateInit2_(z_streamp z, int bits, const char *version, int size)
@@ -241,6 +243,69 @@ static void test_no_room(void)
 	daemon_stop(&daemon);
 }
 
+/* ---- users --------------------------------------------------------------- */
+
+static int count_name(void *arg, const char *name,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	(void)name;
+	(void)descriptor;
+	(void)version;
+	++*(uint64_t *)arg;
+	return 0;
+}
+
+/* r: what the array has; n: the names that it leaves. */
+static void opens(const struct pool_kit *kit, struct seen *seen, void *pool)
+{
+	const struct tarn_store_options in = {.pool = pool};
+	tarn_store *store = NULL;
+	tarn_tensor *x = NULL;
+	tarn_file *file = NULL;
+	int r = tarn_store_open(kit->daemon.socket, &in, &store);
+
+	if (r >= 0)
+		r = tarn_store_open_file(store, path, &file);
+	if (r >= 0)
+		r = tarn_file_map(file, "x", 0, &x);
+	if (r >= 0)
+		r = tarn_store_list(store, "inflated/", count_name, &seen->n);
+	seen_error(seen, r < 0 ? r : bytes_of(x));
+	tarn_tensor_unref(x);
+	tarn_file_unref(file);
+	tarn_store_unref(store);
+}
+
+static void test_user(const struct pool_kit *kit, uint32_t uid, char *pool,
+	int times, const char *what)
+{
+	const struct seen *seen = kit_pool_as(kit, uid, opens, pool);
+
+	is_int(0x0707, seen->r, "%s has the array", what);
+	is_int(times, (int)inflated(), "%s inflates it %d times", what, times);
+	is_int(*pool ? 0 : 2, (int)seen->n,
+		"%s sees its own names below inflated/ alone", what);
+}
+
+static void test_users(void)
+{
+	static struct pool_kit kit;
+
+	if (!kit_pool_is_root()) {
+		skip(12, "only root can be several users");
+		return;
+	}
+	kit_pool_start(&kit, "[pool common]\nmode = 0666\n");
+	snprintf(path, sizeof(path), "%s/a.npz", kit.folder);
+	write_archive(7);
+	test_user(&kit, OWNER, "", 1, "the first user");
+	test_user(&kit, OWNER, "", 0, "the first user's next process");
+	test_user(&kit, STRANGER, "", 1, "another user");
+	test_user(&kit, OWNER, "common", 1, "a user of a common pool");
+	unlink(path);
+	kit_pool_stop(&kit);
+}
+
 int main(void)
 {
 	struct daemon daemon;
@@ -251,6 +316,8 @@ int main(void)
 	if (shared == MAP_FAILED)
 		bail("mmap");
 	write_archive(7);
+	if (!stamps_last(path))
+		skip_all("the stamps of this file system do not last");
 	store = daemon_start_open(&daemon, "d", NULL);
 	test_at_once(daemon.socket);
 	test_again(store);
@@ -258,5 +325,6 @@ int main(void)
 	daemon_stop(&daemon);
 	test_no_room();
 	unlink(path);
-	return done(13);
+	test_users();
+	return done(25);
 }
