@@ -12,7 +12,7 @@
  * mutable tensor: its lock is the right to inflate, which the kernel takes from a
  * process that dies; in it is the descriptor of what was inflated. ".../bytes"
  * keeps that for some time after its last opening. Afterwards it lasts as long as
- * any process has it, and is found by the descriptor.
+ * any process has it, and is found by the descriptor while that has its name.
  *
  * Whatever fails here but the inflating itself, a file can be opened without: a
  * process then inflates it alone.
@@ -38,9 +38,9 @@
 /* How long what nobody uses is kept; picked. It is not evicted meanwhile, unlike
  * a cached file, so it cannot be long. */
 #define KEPT_MS 60000
-/* How long the name of the lock lasts; picked. Without it two processes may both
- * inflate. */
-#define TURN_MS (24 * 3600 * 1000LL)
+/* How long the name of the lock lasts; as long as a daemon that nobody uses stays
+ * for its cached files. */
+#define TURN_MS 600000
 /* How long one that has the lock may take; picked. It inflates some 200 MB/s; one
  * that takes ten times as long stands still. */
 #define PATIENCE_MS 5000
@@ -121,13 +121,17 @@ static int take_turn(struct shared_file *s)
 
 /* ---- what was inflated ------------------------------------------------- */
 
-/* A name for it, for a while from now on. */
+/* Its names last for a while from now on. */
 static int keep(struct shared_file *s, tarn_tensor *bytes)
 {
-	const struct tarn_publish_options a_while = {.ttl_ms = KEPT_MS};
+	const struct tarn_publish_options kept = {.ttl_ms = KEPT_MS};
+	const struct tarn_publish_options turn = {.ttl_ms = TURN_MS};
+	int r = tarn_store_publish_one(
+		s->store, s->bytes_name, bytes, &kept, NULL);
 
-	return tarn_store_publish_one(
-		s->store, s->bytes_name, bytes, &a_while, NULL);
+	return r < 0 ? r
+		     : tarn_store_publish_one(
+			       s->store, s->turn_name, s->turn, &turn, NULL);
 }
 
 /* The file is from now on what is in there. */

@@ -225,9 +225,9 @@ struct tarn_load_options {
  * tarn_file_open for a file that is to be loaded through this store: what has to
  * be inflated (deflated records of an archive, 2 MiB and more of them) is shared
  * by the processes of a user. The first inflates it, and publishes it below
- * "inflated/"; the others wait, some minutes for a large one, and find it while
- * a process has it, and for a minute after it was last opened. A process that
- * waits takes over if the first dies. It is not shared in a pool that users
+ * "inflated/"; the others wait, some minutes for a large one, and find it for a
+ * minute after it was last opened, and for ten if a process has it still. A
+ * process that waits takes over if the first dies. It is not shared in a pool that users
  * share, nor of a file that a loader would not keep (struct tarn_load_info);
  * then, and whenever the daemon cannot help, each process inflates it. Loading
  * such a file copies nothing, unless it is loaded fresh. Errors: as
