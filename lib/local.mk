@@ -305,6 +305,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/open_files.c \
 	lib/store/open_files.h \
 	lib/store/own_map.c \
+	lib/store/own_pages.c \
+	lib/store/own_pages.h \
 	lib/store/own_map.h \
 	lib/store/own_place.c \
 	lib/store/own_place.h \

@@ -188,6 +188,39 @@ static PyObject *create(PyObject *self, PyObject *const *args,
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
 }
 
+static PyObject *create_untaken(PyObject *self, PyObject *object)
+{
+	int64_t size = PyLong_AsLongLong(object);
+	tarn_tensor *tensor;
+	int r;
+
+	if (size == -1 && PyErr_Occurred())
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_create(store_of(self), TARN_U8, 1, &size,
+		TARN_CREATE_UNTAKEN, &tensor);
+	Py_END_ALLOW_THREADS
+	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
+}
+
+static PyObject *take(PyObject *self, PyObject *object)
+{
+	int r;
+
+	(void)self;
+	if (!is_tensor(object)) {
+		PyErr_SetString(PyExc_TypeError, "_take: a Tensor is wanted");
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_tensor_take(tensor_of(object));
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_system(r);
+	Py_INCREF(Py_None);
+	return Py_None;
+}
+
 static PyObject *remove_name(PyObject *self, PyObject *key)
 {
 	const char *name = text_argument(key);
@@ -260,6 +293,10 @@ PyMethodDef publish_methods[] = {
 		"\ncopy, and is read-only from then on: a program that writes to an\n"
 		"array over it then ends with SIGSEGV. A mutable one stays\n"
 		"writable, for all who open it."},
+	{"_create_untaken", EXPORT(create_untaken), METH_O,
+		"So many bytes, whose memory _take takes; see publish.h."},
+	{"_take", EXPORT(take), METH_O,
+		"Takes the memory of a view of such a tensor."},
 	{"remove", remove_name, METH_O,
 		"remove($self, name, /)\n--\n\n"
 		"Removes a published name; processes with the tensor open keep\n"

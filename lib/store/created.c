@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "lib/cuda/cuda.h"
@@ -48,9 +49,10 @@ void created_forget(struct created *created)
 
 /* ---- making ---------------------------------------------------------- */
 
-static int created_new(const tarn_store *store, uint64_t size, bool mutable,
+static int created_new(const tarn_store *store, uint64_t size, unsigned flags,
 	bool blank, tarn_storage **ret)
 {
+	bool mutable = flags & TARN_CREATE_MUTABLE;
 	struct created *created = malloc(sizeof(*created));
 	int r;
 
@@ -64,8 +66,9 @@ static int created_new(const tarn_store *store, uint64_t size, bool mutable,
 		r = own_create_blank(size, &created->place, &created->fd,
 			&created->addr, &created->blank);
 	else
-		r = own_create(
-			size, &created->place, &created->fd, &created->addr);
+		r = own_create_part(size,
+			flags & TARN_CREATE_UNTAKEN ? 0 : own_mapped_size(size),
+			&created->place, &created->fd, &created->addr);
 	if (r < 0) {
 		free(created);
 		return r;
@@ -81,7 +84,7 @@ static int created_new(const tarn_store *store, uint64_t size, bool mutable,
 
 int created_blank(tarn_store *store, uint64_t size, tarn_storage **ret)
 {
-	return created_new(store, size, false, true, ret);
+	return created_new(store, size, 0, true, ret);
 }
 
 int created_write(
@@ -99,8 +102,9 @@ int created_populate(tarn_storage *storage, uint64_t offset, uint64_t size)
 {
 	struct created *created = created_of(storage);
 
-	return created->blank
-		       ? own_populate((char *)created->addr + offset, size)
+	return created->blank && size
+		       ? own_take(&created->place,
+				 (char *)created->addr + offset, size)
 		       : 0;
 }
 
@@ -108,7 +112,8 @@ int created_complete(tarn_storage *storage, uint64_t from)
 {
 	struct created *created = created_of(storage);
 
-	return created->blank ? own_complete(created->fd, from, created->size)
+	return created->blank ? own_complete(created->fd, from,
+					own_mapped_size(created->size))
 			      : 0;
 }
 
@@ -139,25 +144,47 @@ int tarn_store_create(tarn_store *store, enum tarn_dtype dtype, int ndim,
 	const int64_t *shape, unsigned flags, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
-	bool mutable = flags & TARN_CREATE_MUTABLE;
+	const unsigned known = TARN_CREATE_MUTABLE | TARN_CREATE_UNTAKEN;
 	struct tarn_layout layout;
 	uint64_t size = 0;
 	int r = connection_ready(&store->connection);
 
-	if (r >= 0 && flags & ~TARN_CREATE_MUTABLE)
-		r = tarn_fail(EINVAL, "unknown flags %#x",
-			flags & ~TARN_CREATE_MUTABLE);
+	if (r >= 0 && flags & ~known)
+		r = tarn_fail(EINVAL, "unknown flags %#x", flags & ~known);
+	if (r >= 0 && flags == known)
+		r = tarn_fail(EINVAL,
+			"a mutable tensor has all its memory from the start; "
+			"create it without TARN_CREATE_UNTAKEN");
 	if (r >= 0)
 		r = layout_contiguous("shape", dtype, ndim, shape, &layout);
 	if (r >= 0) {
 		size = (uint64_t)tarn_layout_nbytes(&layout);
-		r = mutable || size >= TARN_ADOPT_MIN
-			    ? created_new(store, size, mutable, false, &storage)
+		r = flags & TARN_CREATE_MUTABLE || size >= TARN_ADOPT_MIN
+			    ? created_new(store, size, flags, false, &storage)
 			    : tarn_storage_alloc(size, &storage);
 	}
 	if (r >= 0)
 		r = tarn_tensor_new(storage, 0, &layout, ret);
 	return r < 0 ? tarn_fail_prefix(r, "create: ") : 0;
+}
+
+int tarn_tensor_take(const tarn_tensor *tensor)
+{
+	const struct created *created = created_of(tensor->storage);
+	uint64_t size;
+	void *data;
+	int r;
+
+	/* Its memory is there: it is published, or no created one. */
+	if (!created)
+		return 0;
+	tensor_reach(tensor, &data, &size);
+	if (!size)
+		return 0;
+	r = own_check_room(size);
+	if (r >= 0)
+		r = own_take(&created->place, data, size);
+	return r < 0 ? tarn_fail_prefix(r, "take: ") : 0;
 }
 
 /* ---- handing over ---------------------------------------------------- */

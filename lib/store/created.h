@@ -26,7 +26,8 @@ struct created {
 /* NULL: it is another kind. A publisher claims it first: otherwise it may turn
  * into another kind at any time, and the result of this function be freed. */
 struct created *created_of(const tarn_storage *storage);
-/* Memory without pages: what is stored through its address is populated before. */
+/* Memory of which pages may be missing: what is stored through its address is
+ * populated before. */
 int created_blank(tarn_store *store, uint64_t size, tarn_storage **ret);
 /* Writes bytes of it, and brings their pages. -EFAULT, -ENOMEM. */
 int created_write(

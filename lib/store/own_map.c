@@ -24,9 +24,8 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "base/file_limit.h"
-#include "base/headroom.h"
-#include "base/shmem_huge.h"
 #include "lib/cuda/cuda.h"
+#include "lib/store/own_pages.h"
 #include "lib/store/store.h"
 #include "shm/segment.h"
 
@@ -61,15 +60,6 @@ static int memory_file(uint64_t size)
 	return fd;
 }
 
-int own_check_room(uint64_t size)
-{
-	/* Small ones are covered by the reserve. Where the headroom is unknown,
-	 * the allocation must be tried. */
-	return size >= TARN_ADOPT_MIN && headroom_check(size) == -ENOSPC
-		       ? -ENOMEM
-		       : 0;
-}
-
 static int fill(const struct own_place *place, void *addr, uint64_t mapped,
 	uint64_t there)
 {
@@ -79,11 +69,7 @@ static int fill(const struct own_place *place, void *addr, uint64_t mapped,
 		return r;
 	/* Only a hint: kernels without THP for shared memory refuse it. */
 	madvise(addr, mapped, MADV_HUGEPAGE);
-	/* Missing memory is an error now, not a signal later. */
-	if (madvise(addr, there, MADV_POPULATE_WRITE) < 0)
-		return tarn_fail(ENOMEM, "no memory for %llu bytes: %s",
-			(unsigned long long)there, tarn_errno_text(errno));
-	return own_place_check(place, addr, there);
+	return there ? own_take(place, addr, there) : 0;
 }
 
 int own_create_part(uint64_t size, uint64_t there,
@@ -123,48 +109,13 @@ int own_create(uint64_t size, const struct own_place *place, int *ret_fd,
 int own_create_blank(uint64_t size, const struct own_place *place, int *ret_fd,
 	void **ret_addr, bool *ret_blank)
 {
-	bool blank = place->policy == PLACE_AUTO && shmem_page_max("") == PAGE;
+	bool blank = own_may_write(place);
 	int r = own_create_part(size, blank ? 0 : own_mapped_size(size), place,
 		ret_fd, ret_addr);
 
 	if (r >= 0)
 		*ret_blank = blank;
 	return r;
-}
-
-static int no_memory(uint64_t size, int err)
-{
-	return tarn_fail(err == EFAULT ? EFAULT : ENOMEM,
-		"no memory for %llu bytes: %s", (unsigned long long)size,
-		tarn_errno_text(err));
-}
-
-int own_write(int fd, uint64_t offset, const void *src, uint64_t size)
-{
-	int r = fd_pwrite(fd, src, size, offset);
-
-	return r < 0 ? no_memory(size, -r) : 0;
-}
-
-int own_populate(void *addr, uint64_t size)
-{
-	uint64_t before = (uintptr_t)addr % PAGE;
-
-	if (size && madvise((char *)addr - before, size + before,
-			    MADV_POPULATE_WRITE) < 0)
-		return no_memory(size, errno);
-	return 0;
-}
-
-int own_complete(int fd, uint64_t from, uint64_t size)
-{
-	uint64_t end = own_mapped_size(size);
-
-	from &= ~(PAGE - 1);
-	if (from < end &&
-		fallocate(fd, 0, (off_t)from, (off_t)(end - from)) < 0)
-		return no_memory(end - from, errno);
-	return 0;
 }
 
 int own_grow(int fd, void **addr, uint64_t size, uint64_t to,

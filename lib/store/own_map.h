@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lib/store/cow_map.h"
+#include "lib/store/own_pages.h"
 #include "lib/store/own_place.h"
 #include "shm/table.h"
 
@@ -26,29 +27,16 @@ int own_create(uint64_t size, const struct own_place *place, int *ret_fd,
 /* The same, but only the first bytes are allocated. */
 int own_create_part(uint64_t size, uint64_t there,
 	const struct own_place *place, int *ret_fd, void **ret_addr);
-/*
- * The same without any page: own_write and own_populate bring them. Bytes that
- * the kernel copies to a memfd cost half as much as bytes that are stored in pages
- * which it had to clear and map before. Where pages are to lie on a node, or may be
- * huge, all of them are there at once: *ret_blank is false.
- */
+/* The same without any page, for own_write and own_take (own_pages.h); unless
+ * pages are to lie on a node, or come as huge ones: then all of them are there, and
+ * *ret_blank is false. */
 int own_create_blank(uint64_t size, const struct own_place *place, int *ret_fd,
 	void **ret_addr, bool *ret_blank);
-/* Bytes from memory that may fail. -EFAULT, -ENOMEM. */
-int own_write(int fd, uint64_t offset, const void *src, uint64_t size);
-/* Makes pages be there, to be stored in. -ENOMEM. */
-int own_populate(void *addr, uint64_t size);
-/* Makes those be there that are not, from that byte on. -ENOMEM. */
-int own_complete(int fd, uint64_t from, uint64_t size);
 
 /* Makes it longer, with every page allocated; *addr may move. On failure it is as
  * it was. */
 int own_grow(int fd, void **addr, uint64_t size, uint64_t to,
 	const struct own_place *place);
-/* Is so much memory available? The kernel does not refuse a page of a memfd, it
- * kills. -ENOMEM. */
-int own_check_room(uint64_t size);
-
 /* Seals it for good, as the daemon requires: a memfd to adopt against all
  * writing, for which no process may have it mapped writable; a mutable one
  * against changes of its size and its seals. If the kernel refuses, the daemon

@@ -222,16 +222,16 @@ static bool is_plain(const tarn_tensor *tensor)
 }
 
 /* The tensor, packed, at that byte of the copy. */
-static int copy_in(const struct plan_source *s, unsigned char *bytes,
-	uint64_t at, const tarn_tensor *tensor)
+static int copy_in(const struct plan *plan, const struct plan_source *s,
+	unsigned char *bytes, uint64_t at, const tarn_tensor *tensor)
 {
 	uint64_t size = copied_size(tensor);
 	int r = 0;
 
 	if (s->blank && is_plain(tensor))
 		return own_write(s->fd, at, tarn_tensor_data(tensor), size);
-	if (s->blank)
-		r = own_populate(bytes + at, size);
+	if (s->blank && size)
+		r = own_take(&plan->place, bytes + at, size);
 	return r < 0 ? r
 		     : tarn_tensor_ravel(
 			       tensor, TARN_ORDER_C, bytes + at, size);
@@ -247,7 +247,8 @@ static int copy_filled(const struct plan_source *s, void *bytes)
 		return 0;
 	munmap(bytes, own_mapped_size(s->size));
 	if (s->blank)
-		r = own_complete(s->fd, s->size - MIN(s->size, 1), s->size);
+		r = own_complete(s->fd, s->size - MIN(s->size, 1),
+			own_mapped_size(s->size));
 	if (s->kind == SOURCE_ADOPT)
 		own_seal(s->fd, false);
 	return r;
@@ -275,7 +276,7 @@ static int plan_copy(
 
 	if (r < 0)
 		return r;
-	r = copy_in(&plan->sources[source], bytes, 0, tensor);
+	r = copy_in(plan, &plan->sources[source], bytes, 0, tensor);
 	if (copy_filled(&plan->sources[source], bytes) < 0)
 		r = -ENOMEM;
 	return r < 0 ? r : place_copy(place, tensor, source, 0);
@@ -315,7 +316,7 @@ static int plan_packed(struct plan *plan, const struct tarn_store *store,
 
 		if (!is_copied(store, t))
 			continue;
-		r = copy_in(&plan->sources[source], bytes, at, t);
+		r = copy_in(plan, &plan->sources[source], bytes, at, t);
 		if (r >= 0)
 			r = place_copy(&plan->places[i], t, source, at);
 		at = (at + copied_size(t) + ALIGNMENT - 1) &

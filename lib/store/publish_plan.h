@@ -20,7 +20,7 @@ struct plan_source {
 	uint64_t size;
 	unsigned char *bytes; /* SOURCE_BYTES: malloc'ed, or the storage's */
 	int fd;               /* made or exported only for this; else -1 */
-	bool blank;           /* a copy: own_create_blank */
+	bool blank;           /* of a copy: own_create_blank */
 	uint8_t uuid[16];     /* SOURCE_DEVICE */
 };
 

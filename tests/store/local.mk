@@ -54,6 +54,7 @@ STORE_TESTS = \
 	tests/store/snapshot \
 	tests/store/socket_path \
 	tests/store/store \
+	tests/store/untaken \
 	tests/store/wait \
 	tests/store/wait_file \
 	$(NULL)

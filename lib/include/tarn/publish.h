@@ -46,6 +46,21 @@ TARN_PUBLIC int tarn_store_create(tarn_store *store, enum tarn_dtype dtype,
  * sees the others' writes, and may write it if its user may publish. */
 #define TARN_CREATE_MUTABLE 1u
 
+/* Whether there is enough memory was looked at, but none was taken yet, which for
+ * large tensors takes long: tarn_tensor_take does that for a part that is to be filled
+ * next. Not for mutable tensors. */
+#define TARN_CREATE_UNTAKEN 2u
+
+/*
+ * Takes the memory of a tensor that was created with TARN_CREATE_UNTAKEN, or of a view
+ * of it, from its first byte to its last, as far as it was not taken before. A process
+ * that writes to it without may be killed where the memory has run out meanwhile; what
+ * is published with untaken parts is copied. Any thread. -ENOMEM as
+ * tarn_store_create.
+ */
+TARN_PUBLIC int tarn_tensor_take(const tarn_tensor *tensor)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
+
 /* Any tensor may be published, under any number of names. */
 struct tarn_publish_item {
 	const char *name;
