@@ -197,6 +197,7 @@ PYTHON_TORCH = \
 	python/tarn/torch/files.pyi \
 	python/tarn/torch/loader.py \
 	python/tarn/torch/loader.pyi \
+	python/tarn/torch/moving.py \
 	python/tarn/torch/nodes.py \
 	python/tarn/torch/pinned.py \
 	python/tarn/torch/results.py \

@@ -28,6 +28,10 @@ BEGIN = 3 * ALIGN
 # next. Picked.
 CHUNK = 2 << 20
 
+# The first and the last chunks are smaller: nothing is sent before the first one is
+# read, and the last one has all of its way before it when all else is there. Picked.
+LEAST = 256 << 10
+
 # Bytes between two tensors of a file that are read too rather than skipped.
 GAP = ALIGN
 
@@ -191,6 +195,12 @@ def _in_page_of(chunks, file, offset):
         (last.offset + last.size - 1) // ALIGN == offset // ALIGN
 
 
+def _size(had, left, chunk):
+    """Of the next chunk of a node that has had so many bytes, and gets so many
+    more: they double up to the usual size, and each is a fourth of the rest."""
+    return min(chunk, max(LEAST, min(had, left // 4)) // ALIGN * ALIGN)
+
+
 def _chunks(runs, quotas, chunk):
     """Deals runs out, in their order: each node's chunks. The last node takes
     what rounding has left."""
@@ -205,7 +215,7 @@ def _chunks(runs, quotas, chunk):
                     not _in_page_of(found[node], file, begin + done):
                 node = waiting.pop(0)
                 left += quotas[node]
-            step = min(chunk, size - done)
+            step = min(_size(quotas[node] - left, left, chunk), size - done)
             if waiting and step > left:
                 # To the border between pages where the next node begins.
                 end = -(-(begin + done + max(left, 1)) // ALIGN) * ALIGN

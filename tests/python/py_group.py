@@ -26,7 +26,7 @@ if not dist.is_available() or not dist.is_gloo_available():
     kit.skip_all("this torch has no gloo")
 import tarn
 from tarn import _plan
-from tarn.torch import load_file, nodes, save_file
+from tarn.torch import load_file, moving, nodes, save_file
 
 tmp = os.environ["TMPDIR"]
 LONG, SHORT = 60, 2  # seconds: enough anywhere, and what must pass
@@ -156,12 +156,21 @@ def errors_test(r):
            {"_same_file": overwrite} if on_b else None)
     exchange = nodes._exchange
 
-    def lose(plan, me, memories, *rest):
-        exchange(plan, me, memories, *rest)
-        memories[0][100] = 255 - int(memories[0][100])
+    def lose(plan, me, taker, *rest):
+        exchange(plan, me, taker, *rest)
+        lost = taker._memories[0]
+        lost[100] = 255 - int(lost[100])
 
     r.fail("lost", path_of("o.safetensors"),
            {"_exchange": lose} if on_b else None)
+    class Poor(moving.Taker):
+        """A node whose memory runs out after some chunks."""
+        def _take(self, i, chunks):
+            if self._taken == 4:
+                raise MemoryError("no memory, says the test")
+            super()._take(i, chunks)
+
+    r.fail("poor", path_of("o.safetensors"), {"_Taker": Poor} if on_b else None)
     r.fail("fortran", path_of("f.npy"))
     r.fail("large", path_of("large.safetensors"), {"_Reader": None})
     r.fail("nowhere", path_of("o.safetensors"),
@@ -182,8 +191,12 @@ def reader_test(r):
     class Source:
         shards = [(None, 0, 0, Whole())]
 
+    class Store:
+        def _take(self, memory):
+            pass
+
     chunks = [(0, _plan.Chunk(0, 8 * i, 8 * i, 8)) for i in range(4)]
-    reader = nodes._Reader(Source(), chunks,
+    reader = nodes._Reader(Store(), Source(), chunks,
                            {0: torch.zeros(32, dtype=torch.uint8)})
     began.wait()
     reader.stop()
@@ -464,6 +477,9 @@ failed(seen["written"], "OSError",
        "so is one of the same size, of which no node sees two versions")
 failed(seen["lost"], "OSError", ["node a", "node b", "digest"],
        "a byte that was lost is an error on all")
+failed(seen["poor"], "OSError",
+       ["rank 1 on node b", "no memory, says the test"],
+       "memory that runs out under way is an error on all, and the ring goes on")
 failed(seen["fortran"], "OSError", ["f.npy", "not in C order"],
        "a file in Fortran order is refused")
 failed(seen["large"], "OSError", ["rank 1 on node b", "a budget of"],

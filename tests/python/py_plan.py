@@ -114,8 +114,14 @@ whole = [Extent("a", 0, 0, 3 * MIB, 4), Extent("b", 0, 3 * MIB, 5 * MIB, 4)]
 p = plan(whole, 4)
 kit.equal([p.bytes_read(n) for n in range(4)], [2 * MIB] * 4,
           "four nodes read a quarter each")
-kit.equal([(c.offset, c.size) for _, c in p.reads(1)], [(2 * MIB, 2 * MIB)],
+part = [(c.offset, c.offset + c.size) for _, c in p.reads(1)]
+kit.equal((part[0][0], part[-1][1], [e for _, e in part[:-1]]),
+          (2 * MIB, 4 * MIB, [b for b, _ in part[1:]]),
           "a part is contiguous, across tensors")
+sizes = [c.size for _, c in plan([Extent("a", 0, 0, 64 * MIB)], 4).reads(2)]
+kit.equal((sizes[:4], max(sizes), sizes[-2] <= MIB // 4, len(sizes) < 24),
+          ([MIB // 4, MIB // 4, MIB // 2, MIB], 2 * MIB, True, True),
+          "a part begins and ends with small chunks")
 kit.equal((p.size(3), p.shares[0].places), (8 * MIB, {"a": 0, "b": 3 * MIB}),
           "memory has the file's order")
 p = plan(whole, 2, [{"a"}, {"b"}])

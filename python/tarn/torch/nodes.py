@@ -25,6 +25,7 @@ import torch.distributed as dist
 
 from .. import _parts, _plan, _store, _tarn
 from .._follow import _FIELDS
+from .moving import Reader as _Reader, Taker as _Taker, exchange as _exchange
 from .ring import VERB, Deadline, Ring, cut, lost
 
 # ---- what is loaded ----
@@ -189,66 +190,9 @@ def _same_file(records):
 # ---- moving ----
 
 
-class _Reader:
-    """Reads this node's chunks into the memories of their shares, in a thread of
-    its own that goes ahead of the ring. One that is blocked by its file can be left
-    behind."""
-
-    def __init__(self, source, chunks, memories):
-        self._source, self._chunks = source, chunks
-        self._memories = memories
-        self._done = [threading.Event() for _ in chunks]
-        self._stopped = False
-        self.error, self.bytes = None, 0
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def stop(self):
-        """Nobody wants the rest: its memory is free after this chunk."""
-        self._stopped = True
-
-    def _run(self):
-        try:
-            for (i, chunk), done in zip(self._chunks, self._done):
-                if self._stopped:
-                    break
-                whole = self._source.shards[chunk.file][3]
-                self._memories[i][chunk.at:chunk.at + chunk.size].copy_(
-                    whole[chunk.offset:chunk.offset + chunk.size])
-                self.bytes += chunk.size
-                done.set()
-        except Exception as e:  # it is reported to all ranks
-            self.error = e
-        for done in self._done:
-            done.set()
-
-    def wait(self, i, deadline):
-        """Until chunk i is there, or cannot be."""
-        if not self._done[i].wait(deadline.left()):
-            raise lost(deadline, f"the disk of {self._source.path}")
-
-
-def _exchange(plan, me, memories, reader, ring_of, deadline):
-    """Sends what this node has read, and receives the rest."""
-    read = 0
-    for i, share in plan.of(me):
-        flat, ring = memories[i].torch(), ring_of(share.nodes)
-        rounds = max(len(c) for c in share.chunks.values())
-        for r in range(rounds):
-            parts = []
-            for node in share.nodes:
-                chunks = share.chunks.get(node, ())
-                c = chunks[r] if r < len(chunks) else None
-                parts.append(c and flat[c.at:c.at + c.size])
-                if c and node == me:
-                    reader.wait(read, deadline)
-                    read += 1
-            ring.pass_on(parts)
-
-
 def _room(local, me, record):
-    """Memory that is not published yet: parts of one piece, by the numbers of this
-    node's shares. What can never be published is not to be read, and sent, first.
-    """
+    """Memory that is not published yet, nor taken, of one piece. What can never be
+    published is not to be read, and sent, first."""
     size = local.plan.size(me)
     try:
         budget = local.store.status()["budget"]
@@ -257,26 +201,38 @@ def _room(local, me, record):
                 errno.ENOSPC, f"{VERB}: {local.source.path} has {size:,} "
                 f"bytes, and the daemon at {local.store.socket} has a budget of "
                 f"{budget:,}; start tarnd with a larger --budget")
-        memory = local.store.create((max(size, 1),), "U8")
-        return {i: memory[begin:begin + local.plan.shares[i].size]
-                for i, begin in local.plan.begins(me).items()}
+        return local.store._create_untaken(max(size, 1))
     except Exception as e:  # all ranks are to raise it
         _fail(record, e)
-        return {}
+        return None
 
 
-def _fill(local, memories, me, ring_of, deadline, record):
-    """Gets all bytes that this node needs; how many were read from the file. An
-    error of this node's is noted in the record; one that breaks the ring is
-    raised."""
-    reader = _Reader(local.source, local.plan.reads(me), memories)
+def _memories(plan, me, memory):
+    """Of a node's memory those of its shares, by their numbers."""
+    return {i: memory[begin:begin + plan.shares[i].size]
+            for i, begin in plan.begins(me).items()}
+
+
+def _fill(local, memory, me, ring_of, deadline, record):
+    """Gets all bytes that this node needs; their memories by the numbers of their
+    shares, and how many were read from the file. An error of this node's is noted in
+    the record; one that breaks the ring is raised."""
+    memories = _memories(local.plan, me, memory)
+    reader = _Reader(local.store, local.source, local.plan.reads(me), memories)
+    taker = _Taker(local.store, local.plan, me, memory, memories)
     try:
-        _exchange(local.plan, me, memories, reader, ring_of, deadline)
+        _exchange(local.plan, me, taker, reader, ring_of, deadline)
+        taker.join(deadline)
     finally:
         reader.stop()
+        taker.stop()
+    if taker.error is not None:
+        _fail(record, taker.error)
     if reader.error is not None:
         _fail(record, reader.error)
-    return reader.bytes
+        if local.source.path not in record["error"]:
+            record["error"] = cut(f"{local.source.path}: {record['error']}")
+    return memories, reader.bytes
 
 
 def _views(local, memories):
@@ -377,14 +333,14 @@ class _Group:
 
 def _load(local, members, deadline):
     """Reads, sends and publishes; how many bytes this rank has read."""
-    record, memories, read = {}, {}, 0
+    record, memory, memories, read = {}, None, {}, 0
     if members.is_first:
-        memories = _room(local, members.me, record)
+        memory = _room(local, members.me, record)
     members.tell(record)  # nobody reads for a node that has no room
     record = {}
     if members.is_first:
-        read = _fill(local, memories, members.me, members.ring, deadline,
-                     record)
+        memories, read = _fill(local, memory, members.me, members.ring,
+                               deadline, record)
     members.tell(record)
     _same_bytes(local.plan, members.nodes,
                 members.sums(_sums(local.plan, memories)))

@@ -6,6 +6,8 @@ import datetime
 import errno
 import json
 import time
+from collections import deque
+from itertools import chain, count, islice, repeat
 
 import torch
 import torch.distributed as dist
@@ -14,6 +16,11 @@ import torch.distributed as dist
 # are cut to TEXT bytes of JSON each.
 RECORD = 4096
 TEXT = 800
+
+# Rounds whose parts may be under way at once. A part is sent when its receiver has
+# said that it waits for it; that message goes the other way, behind what its sender
+# sends itself. Picked: for links with a queue of 50 ms.
+AHEAD = 4
 
 VERB = "load_file"
 
@@ -62,6 +69,9 @@ class Ring:
         self._names = names or [f"rank {m}" for m in members]
         self._after = self._global(members[(self._me + 1) % self._size])
         self._before = self._global(members[self._me - 1])
+        # Whose part comes when; ours is the first.
+        self._turns = [(self._me - step) % self._size
+                       for step in range(self._size)]
 
     def _global(self, rank):
         return rank if self._group is None else \
@@ -86,18 +96,53 @@ class Ring:
             raise lost(self._deadline,
                         self._names[(self._me - 1) % self._size], e) from None
 
-    def pass_on(self, parts):
-        """parts has a tensor for each member: its own, which all others get,
-        and places for theirs. None: that one has nothing. What has come is sent
-        on at once, while the next part is coming."""
-        turns = [(self._me - step) % self._size for step in range(self._size)]
-        coming = [self._start(dist.irecv, parts[t], self._before)
-                  for t in turns[1:]]
-        going = []
-        for t, before in zip(turns[:-1], [None] + coming):
-            self._wait(before, self._me - 1)
-            going.append(self._start(dist.isend, parts[t], self._after))
-        self._wait(coming[-1] if coming else None, self._me - 1)
+    def _steps(self, rounds):
+        """What is sent in each step: its own part of the next round; of the round
+        before that what has come from the member before, which has had a step's time
+        for its way; and so on. Pairs of a turn and a round's parts."""
+        last = deque(maxlen=self._size - 1)
+        for parts in chain(rounds, repeat(None, self._size - 2)):
+            last.appendleft(parts)
+            yield [(t, p) for t, p in enumerate(last) if p]
+
+    def _begun(self, step):
+        """What a step sends, and what comes in the order in which the member before
+        sends it."""
+        return step, [
+            self._start(dist.irecv, p[self._turns[t + 1]], self._before)
+            for t, p in step]
+
+    def pass_on(self, rounds, ready=lambda i: None):
+        """Of each round: a tensor for each member, its own, which all others get,
+        and places for theirs. None: that one has nothing. ready is called before
+        this one's own part of a round is sent. Several steps are under way at a
+        time, so that the links are never idle."""
+        if self._size == 1:
+            for i, _ in enumerate(rounds):
+                ready(i)
+            return
+        steps, going, came = self._steps(rounds), deque(), {}
+        begun = deque(map(self._begun, islice(steps, AHEAD)))
+        for i in count():
+            if not begun:
+                break
+            step, coming = begun.popleft()
+            arrived = dict(zip((t + 1 for t, _ in step), coming))
+            for t, parts in step:
+                if t == 0:
+                    ready(i)
+                else:
+                    self._wait(came.pop(t, None), self._me - 1)
+                going.append(self._start(
+                    dist.isend, parts[self._turns[t]], self._after))
+            for work in came.values():
+                self._wait(work, self._me - 1)
+            came = arrived
+            begun.extend(map(self._begun, islice(steps, 1)))
+            while len(going) > AHEAD * self._size:
+                self._wait(going.popleft(), self._me + 1)
+        for work in came.values():
+            self._wait(work, self._me - 1)
         for work in going:
             self._wait(work, self._me + 1)
 
@@ -105,7 +150,7 @@ class Ring:
         """What each member says in as many bytes, one or more."""
         said = [bytearray(len(mine)) for _ in range(self._size)]
         said[self._me][:] = mine
-        self.pass_on([torch.frombuffer(s, dtype=torch.uint8) for s in said])
+        self.pass_on([[torch.frombuffer(s, dtype=torch.uint8) for s in said]])
         return said
 
     def tell(self, record):
