@@ -432,5 +432,5 @@ int main(void)
 	test_devices();
 	test_disks();
 	clean();
-	return done(90);
+	return done(92);
 }
