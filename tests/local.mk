@@ -124,6 +124,7 @@ tests_libkit_la_SOURCES = \
 EXTRA_DIST += \
 	tests/kit/blind.py \
 	tests/kit/cli.sh \
+	tests/kit/network.sh \
 	tests/kit/engine_interfaces.py \
 	tests/kit/models.sh \
 	tests/kit/py_kit.py \

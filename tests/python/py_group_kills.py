@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """load_file(path, group=...) while ranks, or a node's whole daemon, are killed at
-random moments: every other rank ends in time, with the tensors or with an error; and
-each node has the whole set, with the file's bytes, or nothing of it.
+random moments, or the link of a node is cut: every other rank ends in time, with the
+tensors or with an error; and each node has the whole set, with the file's bytes, or
+nothing of it. With the link there again, a load succeeds.
 
-This program starts itself once more for each rank. TARN_TEST_SEED repeats a run, and
-TARN_TEST_ROUNDS is the number of loads."""
+This program starts itself once more for each rank. TARN_TEST_SEED repeats a run,
+TARN_TEST_ROUNDS is the number of loads, and TARN_TEST_CUTS that of cuts."""
 import os
 import random
 import signal
@@ -31,6 +32,10 @@ path = os.path.join(tmp, "m.safetensors")
 NODES, PER = 3, 2
 ROUNDS = int(os.environ.get("TARN_TEST_ROUNDS", "8"))
 TIMEOUT, PATIENCE = 20, 120  # seconds: of a load, and of a test that hangs
+CUTS = int(os.environ.get("TARN_TEST_CUTS", "4"))
+CUT_TIMEOUT = 3  # of a load whose link is cut: nobody tells that all are there
+CUT_ENDS = ("right", "TimeoutError", "ConnectionError", "OSError")
+MBIT = 200  # of those links: a load takes a quarter of a second
 
 
 def tensors():
@@ -45,15 +50,17 @@ def is_whole(found):
         torch.equal(found[n], t) for n, t in wanted.items())
 
 
-def be_a_rank(rank, node, meeting):
+def be_a_rank(rank, world, node, meeting, timeout):
     torch.set_num_threads(1)
     _plan.plan.__kwdefaults__["chunk"] = 1 << 16
     dist.init_process_group("gloo", init_method=f"file://{meeting}",
-                            rank=int(rank), world_size=NODES * PER)
+                            rank=int(rank), world_size=int(world))
     print("begins", flush=True)
+    began = time.monotonic()
     try:
         found = load_file(path, group=dist.group.WORLD, name="m", node=node,
-                          timeout=TIMEOUT)
+                          timeout=float(timeout))
+        print(f"took {time.monotonic() - began}")
         print("right" if is_whole(found) else "WRONG", flush=True)
     except Exception as e:
         print(type(e).__name__, e, flush=True)
@@ -84,11 +91,15 @@ def start_daemons():
 
 def start_rank(rank, meeting):
     node = rank // PER
+    return start([sys.executable, __file__, str(rank), str(NODES * PER),
+                  f"node {node}", meeting, str(TIMEOUT)], node, "lo")
+
+
+def start(command, node, interface):
     return subprocess.Popen(
-        [sys.executable, __file__, str(rank), f"node {node}", meeting],
-        stdout=subprocess.PIPE, text=True,
+        command, stdout=subprocess.PIPE, text=True,
         env=dict(os.environ, TARN_SOCKET=socket_of(node),
-                 GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"))
+                 GLOO_SOCKET_IFNAME=interface, OMP_NUM_THREADS="1"))
 
 
 def kill_daemon(node):
@@ -129,6 +140,17 @@ def set_of(node):
     return "whole" if is_whole(found) else names
 
 
+def take_sets():
+    """Of all nodes; they are removed."""
+    found = [set_of(n) if daemons[n] else "killed" for n in range(NODES)]
+    for node in range(NODES):
+        if daemons[node]:
+            store = tarn.Store(socket_of(node))
+            store.publish({}, replace="m/")
+            del store
+    return found
+
+
 def round_of(number, longest):
     """One load; whom it kills, and how all of it ended."""
     start_daemons()
@@ -149,17 +171,91 @@ def round_of(number, longest):
     took = time.monotonic() - begin
     if number and not whole_node:
         ends[victim] = "killed"
-    sets = [set_of(n) if daemons[n] else "killed" for n in range(NODES)]
-    for node in range(NODES):
-        if daemons[node]:
-            store = tarn.Store(socket_of(node))
-            store.publish({}, replace="m/")
-            del store
     if os.path.exists(meeting):
         os.unlink(meeting)
-    return ends, sets, took
+    return ends, take_sets(), took
 
 
+# ---- links ----
+network = os.path.join(os.environ.get("top_srcdir", "."), "tests/kit/network.sh")
+network_name = f"tarn-test-{os.getpid()}"
+
+
+def ask_network(word, *words):
+    return subprocess.run([network, word, network_name, *map(str, words)],
+                          check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def start_on_network(node, meeting):
+    return start(["nsenter", f"--net=/run/netns/{network_name}-{node}",
+                  sys.executable, __file__, str(node), str(NODES),
+                  f"node {node}", meeting, str(CUT_TIMEOUT)], node, "net0")
+
+
+def cut_round(after=None, way=None):
+    """One load, of a rank on each node; how it ended, the sets, and how long the
+    load and all of it took. The link of a node is cut after a time; None: it is
+    not."""
+    meeting = os.path.join(tmp, "meeting on a network")
+    ranks = [start_on_network(n, meeting) for n in range(NODES)]
+    for rank in ranks:
+        rank.stdout.readline()  # it begins
+    begin, victim = time.monotonic(), draw.randrange(NODES)
+    if after is not None:
+        time.sleep(after)
+        ask_network("cut", victim, way)
+    said = []
+    for rank in ranks:
+        try:
+            said.append(rank.communicate(timeout=PATIENCE)[0].splitlines())
+        except subprocess.TimeoutExpired:
+            rank.kill()
+            said.append(["it hangs"])
+    took = time.monotonic() - begin
+    if after is not None:
+        ask_network("mend", victim)
+    os.unlink(meeting)
+    loads = [float(line.split()[1]) for lines in said for line in lines
+             if line.startswith("took")]
+    return ([(lines or ["it says nothing"])[-1] for lines in said],
+            take_sets(), max(loads, default=0), took)
+
+
+def cut_links():
+    start_daemons()
+    whole = ["right"] * NODES, ["whole"] * NODES
+    ends, sets, load, _ = cut_round()
+    kit.equal((ends, sets), whole, "three nodes of a network load a file")
+    wrong, late, failed = [], 0, 0
+    for i in range(CUTS):
+        # One in each part of the load, so that the first ones meet it.
+        after, way = (i + draw.random()) / CUTS * load, ("silent", "down")[i % 2]
+        ends, sets, _, took = cut_round(after, way)
+        late, failed = max(late, took), failed + (ends != whole[0])
+        if any(e.split()[0] not in CUT_ENDS for e in ends) or any(
+                s not in ("whole", "nothing") for s in sets):
+            wrong.append((way, after, ends, sets))
+        print(f"# {way} after {after:.3f} of {load:.3f} s, ended at {took:.1f}:",
+              *(e[:100] for e in ends), sets)
+    kit.equal(wrong, [], "where a link is cut all ranks end, and no set is half "
+                         "there")
+    kit.ok(failed > 0, "some loads were cut")
+    kit.ok(late < CUT_TIMEOUT + 10, "they end soon after their timeout", late)
+    ends, sets, _, _ = cut_round()
+    kit.equal((ends, sets), whole, "with the link there again a load succeeds")
+
+
+missing = ask_network("missing").strip()
+if missing:
+    kit.skipped("links that are cut", missing)
+else:
+    ask_network("begin", NODES, MBIT)
+    try:
+        cut_links()
+    finally:
+        ask_network("end", NODES)
+
+# ---- kills ----
 ends, sets, longest = round_of(0, 0)
 kit.equal((ends, sets), (["right"] * 6, ["whole"] * 3),
           "six ranks on three nodes load a file")
