@@ -393,6 +393,7 @@ lib_libcore_la_SOURCES = \
 	lib/set/refit_put.c \
 	lib/set/refit_run.c \
 	lib/set/refit_sparse.c \
+	lib/set/refit_tip.c \
 	lib/set/refit_write.c \
 	lib/set/rows.c \
 	lib/set/rows.h \

@@ -93,6 +93,7 @@ struct tarn_refit {
 	unsigned n_buckets;
 	struct refit_patch *patches;
 	unsigned n_patches;
+	uint64_t runs; /* of the patches of the old version and of these */
 	struct refit_piece *waiting, *flying;
 	uint64_t waiting_bytes; /* new, and held */
 	tarn_stream *stream;
@@ -174,6 +175,9 @@ void refit_pieces_done(struct tarn_refit *refit);
 /* The new tensor of a name whose bucket has memory, or whose patch is made. */
 int refit_fresh(const struct refit_name *name, tarn_tensor **ret) _must_check_;
 
+/* Neither has a patch together with others. */
+void refit_note_overlap(struct refit_name *a, struct refit_name *b);
+
 /* ---- refit_put.c --------------------------------------------------------- */
 
 /* Finds a name, of which nothing must have been put: -EEXIST. */
@@ -189,8 +193,9 @@ int refit_take(struct tarn_refit *refit, struct refit_name *name,
 /* Copies a piece from memory to memory as it is, with its sparse update: 1; 0: the
  * stream has to. */
 int refit_piece_write(const struct refit_piece *p) _must_check_;
-/* Its place has pages, for the stream to store in. */
-int refit_piece_room(const struct refit_piece *p) _must_check_;
+/* dst, where it goes, has pages, to be stored in. */
+int refit_piece_room(
+	const struct refit_piece *p, const tarn_tensor *dst) _must_check_;
 
 /* ---- refit_patch.c ------------------------------------------------------- */
 
@@ -204,6 +209,18 @@ int refit_patches_make(struct tarn_refit *refit) _must_check_;
 void refit_patches_done(struct tarn_refit *refit);
 /* The storage, when it is made. */
 tarn_storage *refit_patch_storage(const struct refit_patch *patch);
+
+/* ---- refit_tip.c --------------------------------------------------------- */
+
+/* The newest of the old version's storages that is a patch over that one, or itself. */
+tarn_storage *refit_tip(const struct tarn_refit *refit, tarn_storage *storage);
+/* Runs of the old version's patches: a reader of all its names maps each. */
+uint64_t refit_old_runs(const struct tarn_refit *refit);
+/* Names that lie in different storages below the tip can have one place: one went
+ * back to an older version. Each is a tensor of its own, and both in one patch
+ * would get each other's bytes: they are noted as overlapping. */
+int refit_note_same_place(
+	const struct tarn_refit *refit, const tarn_storage *tip) _must_check_;
 
 /* ---- refit_sparse.c ------------------------------------------------------ */
 

@@ -89,7 +89,7 @@ static struct refit_name *find_leader(struct refit_name **names, size_t i)
 }
 
 /* Each of a cluster overlaps the first one, or one that another overlaps. */
-static void note_overlap(struct refit_name *a, struct refit_name *b)
+void refit_note_overlap(struct refit_name *a, struct refit_name *b)
 {
 	if (a != b)
 		a->overlapped = b->overlapped = true;
@@ -111,7 +111,7 @@ static void make_groups(struct refit_name **names, size_t n)
 		if (before && before->old->storage == name->old->storage &&
 			name->begin < end) {
 			name->cluster = before->cluster;
-			note_overlap(name->leader, before->leader);
+			refit_note_overlap(name->leader, before->leader);
 		} else {
 			end = 0;
 		}

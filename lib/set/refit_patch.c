@@ -25,10 +25,14 @@
 /* What a run costs each reader, beside its bytes: a mapping takes as long as
  * this many are copied. */
 #define RUN_BYTES (16u << 10)
+/* Of all patches of a set's old version and of its new one, which readers have mapped
+ * at once: about two mappings each. A quarter of what a process may have. */
+#define SET_RUNS_MAX (2 * PATCH_RUNS_MAX)
 /* Of the pages of a tensor, and of a storage, that patches may have. */
 #define TENSOR_SHARE 4u
 #define STORAGE_SHARE 2u
-/* Of 64 storages that a publication can have; the rest is for buckets. */
+/* Of 64 storages that a publication can have, with the buckets that there are; the
+ * rest is for buckets to come. */
 #define PATCHES_MAX 56u
 
 struct refit_patch {
@@ -50,17 +54,30 @@ tarn_storage *refit_patch_storage(const struct refit_patch *patch)
 
 /* ---- what it is over ----------------------------------------------------- */
 
-/* Of the old version's storages. */
-static tarn_storage *tip_of(
-	const struct tarn_refit *refit, tarn_storage *storage)
+static int patch_new(struct tarn_refit *refit, tarn_storage *storage,
+	struct refit_patch **ret)
 {
-	for (size_t i = 0; i < refit->n_old; i++) {
-		tarn_storage *other = refit->by_range[i]->old->storage;
+	struct refit_patch *p = calloc(1, sizeof(*p));
+	int r;
 
-		if (patch_levels_over(other, storage) > 0)
-			storage = other;
+	if (!p)
+		return tarn_fail_constant(ENOMEM, "out of memory for a patch");
+	p->tip = refit_tip(refit, storage);
+	r = refit_note_same_place(refit, p->tip);
+	if (r < 0) {
+		free(p);
+		return r;
 	}
-	return storage;
+	if (!refit->patches)
+		refit->runs = refit_old_runs(refit);
+	tarn_storage_ref(p->tip);
+	p->possible = refit->n_patches + refit->n_buckets < PATCHES_MAX &&
+		      patch_may_be(refit->store, p->tip, &p->base) == 1;
+	refit->n_patches += p->possible;
+	p->next = refit->patches;
+	refit->patches = p;
+	*ret = p;
+	return 0;
 }
 
 static int patch_for(struct tarn_refit *refit, tarn_storage *storage,
@@ -70,20 +87,16 @@ static int patch_for(struct tarn_refit *refit, tarn_storage *storage,
 
 	while (p && p->tip != storage && patch_levels_over(p->tip, storage) < 0)
 		p = p->next;
-	if (!p) {
-		p = calloc(1, sizeof(*p));
-		if (!p)
-			return tarn_fail_constant(
-				ENOMEM, "out of memory for a patch");
-		p->tip = tarn_storage_ref(tip_of(refit, storage));
-		p->possible = refit->n_patches < PATCHES_MAX &&
-			      patch_may_be(refit->store, p->tip, &p->base) == 1;
-		refit->n_patches += p->possible;
-		p->next = refit->patches;
-		refit->patches = p;
-	}
 	*ret = p;
-	return 0;
+	return p ? 0 : patch_new(refit, storage, ret);
+}
+
+/* Runs of what it is over, which its readers map, too. */
+static uint64_t runs_below(const struct refit_patch *p)
+{
+	const struct patched *below = patched_of(p->tip);
+
+	return below ? below->runs : 0;
 }
 
 /* ---- a name's bytes ------------------------------------------------------ */
@@ -242,16 +255,21 @@ static uint64_t count_runs(
 	return n;
 }
 
+static uint64_t left_of(uint64_t all, uint64_t taken)
+{
+	return all - MIN(taken, all);
+}
+
 /* Runs that there may be, beside those of other updates and of what is below; the
  * bytes of a name buy some. */
-static uint64_t most_runs(
+static uint64_t most_runs(const struct tarn_refit *refit,
 	const struct refit_patch *p, const struct refit_name *name)
 {
-	const struct patched *below = patched_of(p->tip);
-	uint64_t taken = p->n_runs + (below ? below->runs : 0);
+	uint64_t left = left_of(PATCH_RUNS_MAX, p->n_runs + runs_below(p));
+	uint64_t in_set = refit->runs + (p->used ? 0 : runs_below(p));
 
-	return MIN(PATCH_RUNS_MAX - MIN(taken, (uint64_t)PATCH_RUNS_MAX),
-		(name->end - name->begin) / TENSOR_SHARE / RUN_BYTES);
+	left = MIN(left, left_of(SET_RUNS_MAX, in_set));
+	return MIN(left, (name->end - name->begin) / TENSOR_SHARE / RUN_BYTES);
 }
 
 static uint64_t most_pages(
@@ -259,16 +277,15 @@ static uint64_t most_pages(
 {
 	const struct patched *below = patched_of(p->tip);
 	uint64_t taken = p->maker.n + (below ? below->pages : 0);
-	uint64_t all = p->base.pages / STORAGE_SHARE;
 
-	return MIN(all - MIN(taken, all),
+	return MIN(left_of(p->base.pages / STORAGE_SHARE, taken),
 		(name->end - name->begin) / TENSOR_SHARE / PATCH_PAGE);
 }
 
 /* ---- putting ------------------------------------------------------------- */
 
 /* 1: it is written; 0: that would make more pages or runs new than pays. */
-static int write(const struct tarn_refit *refit, struct refit_patch *p,
+static int write(struct tarn_refit *refit, struct refit_patch *p,
 	const struct refit_name *name, const struct elements *e)
 {
 	struct bytes b = bytes_of(p, name);
@@ -280,7 +297,7 @@ static int write(const struct tarn_refit *refit, struct refit_patch *p,
 	struct update u = {
 		.refit = refit, .patch = p, .left = most_pages(p, name)};
 	uint32_t n = p->maker.n;
-	uint64_t runs;
+	uint64_t runs = 0;
 	int r;
 
 	if (elements_guess_pages(e, &place) > 2 * u.left)
@@ -291,12 +308,16 @@ static int write(const struct tarn_refit *refit, struct refit_patch *p,
 	else if (r == 0) {
 		runs = count_runs(
 			p->copies, place.first, place.first + place.n, false);
-		r = runs <= most_runs(p, name);
-		p->n_runs += r ? runs : 0;
+		r = runs <= most_runs(refit, p, name);
 	}
-	if (r != 1)
+	if (r != 1) {
 		undo(p, name, n);
-	return r;
+		return r;
+	}
+	refit->runs += runs + (p->used ? 0 : runs_below(p));
+	p->n_runs += runs;
+	p->used = true;
+	return 1;
 }
 
 /* What others overlap in part becomes new for each of them alone. */
@@ -304,6 +325,12 @@ static bool can_be_patched(const struct refit_name *name)
 {
 	return name->old->storage->data && !name->leader->overlapped &&
 	       !tarn_layout_overlaps_itself(&name->old->layout);
+}
+
+/* A commit has begun to make it, and has failed. */
+static bool is_made(const struct refit_patch *p)
+{
+	return p->made || p->maker.sealed;
 }
 
 int refit_patch_put(struct tarn_refit *refit, struct refit_name *name,
@@ -317,7 +344,8 @@ int refit_patch_put(struct tarn_refit *refit, struct refit_name *name,
 		!can_be_patched(name))
 		return 0;
 	r = patch_for(refit, name->old->storage, &p);
-	if (r < 0 || !p->possible || !is_in_tip(p, name))
+	if (r < 0 || !p->possible || is_made(p) || name->leader->overlapped ||
+		!is_in_tip(p, name))
 		return MIN(r, 0);
 	if (!p->copies)
 		p->copies = calloc(p->base.pages, sizeof(*p->copies));
@@ -328,7 +356,6 @@ int refit_patch_put(struct tarn_refit *refit, struct refit_name *name,
 	r = write(refit, p, name, &e);
 	if (r != 1)
 		return r;
-	p->used = true;
 	name->leader->taken = name;
 	name->leader->patch = p;
 	refit->untaken -= refit_room(name->leader);
@@ -351,10 +378,12 @@ static struct patch_run *list_runs(
 	return runs;
 }
 
-/* Copies of the copies, in the order of their pages. */
+/* Copies of the copies, in the order of their pages. Until all of them are there
+ * the old ones count. */
 static int sort_copies(const struct tarn_refit *refit, struct refit_patch *p)
 {
 	struct patch_maker sorted = {.map = NULL};
+	uint32_t sum = 0;
 
 	for (uint64_t i = 0; i < p->base.pages; i++) {
 		int64_t n;
@@ -367,8 +396,10 @@ static int sort_copies(const struct tarn_refit *refit, struct refit_patch *p)
 			return (int)n;
 		}
 		memcpy(sorted.map + n * PATCH_PAGE, copy_at(p, i), PATCH_PAGE);
-		p->copies[i] = (uint32_t)n + 1;
 	}
+	for (uint64_t i = 0; i < p->base.pages; i++)
+		if (p->copies[i])
+			p->copies[i] = ++sum;
 	patch_drop(&p->maker);
 	p->maker = sorted;
 	return 0;
@@ -388,6 +419,7 @@ static int order(const struct tarn_refit *refit, struct refit_patch *p)
 static int make(struct tarn_refit *refit, struct refit_patch *p)
 {
 	_cleanup_free_ struct patch_run *runs = NULL;
+	uint64_t bytes = (uint64_t)p->maker.n * PATCH_PAGE;
 	uint32_t n_runs;
 	int r = order(refit, p);
 
@@ -397,9 +429,10 @@ static int make(struct tarn_refit *refit, struct refit_patch *p)
 	if (!runs)
 		return tarn_fail_constant(
 			ENOMEM, "out of memory for the runs of a patch");
-	refit->info.bytes_moved += (uint64_t)p->maker.n * PATCH_PAGE;
-	return patch_end(
-		&p->maker, refit->store, p->tip, runs, n_runs, &p->made);
+	r = patch_end(&p->maker, refit->store, p->tip, runs, n_runs, &p->made);
+	if (r >= 0)
+		refit->info.bytes_moved += bytes;
+	return r;
 }
 
 int refit_patches_make(struct tarn_refit *refit)

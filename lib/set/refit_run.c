@@ -369,7 +369,7 @@ static int stream(struct tarn_refit *refit, struct refit_piece *p)
 	int r = refit_piece_dst(p, &dst);
 
 	if (r >= 0)
-		r = refit_piece_room(p);
+		r = refit_piece_room(p, dst);
 	while (r >= 0) {
 		r = tarn_stream_copy(refit->stream, dst, p->src, &options, -1,
 			(uintptr_t)p, NULL);

@@ -13,6 +13,7 @@
 #include "lib/set/elements.h"
 #include "lib/set/refit.h"
 #include "lib/store/created.h"
+#include "lib/tensor/tensor.h"
 
 /* Of the old tensor at once: fits a processor's own cache. */
 #define CHUNK (256u << 10)
@@ -43,13 +44,17 @@ static uint64_t begin_of(const struct refit_piece *p)
 	       (rows ? name->leader->size / rows * (uint64_t)p->start : 0);
 }
 
-int refit_piece_room(const struct refit_piece *p)
+int refit_piece_room(const struct refit_piece *p, const tarn_tensor *dst)
 {
 	tarn_storage *to = p->name->leader->bucket->storage;
+	uint64_t size;
+	void *at;
 
-	return created_of(to) ? created_populate(to, p->name->leader->at,
-					p->name->leader->size)
-			      : 0;
+	tensor_reach(dst, &at, &size);
+	if (!created_of(to) || !size)
+		return 0;
+	return created_populate(
+		to, (uint64_t)((char *)at - (char *)to->data), size);
 }
 
 /* Those that are left lie anywhere. */
@@ -60,7 +65,7 @@ static int write_rest(
 	int r = refit_piece_dst(p, &dst);
 
 	if (r >= 0)
-		r = refit_piece_room(p);
+		r = refit_piece_room(p, dst);
 	if (r < 0)
 		return r;
 	e->positions = (const char *)e->positions + i * (e->wide ? 8 : 4);

@@ -123,11 +123,8 @@ int created_patch(int fd, struct patched *patched, void *data,
 	struct created *created = malloc(sizeof(*created));
 	int r;
 
-	if (!created) {
-		patched_free(patched);
-		fd_close(fd);
+	if (!created)
 		return tarn_fail_constant(ENOMEM, "out of memory");
-	}
 	*created = (struct created) {.addr = data,
 		.size = under->size,
 		.patched = patched,
@@ -135,8 +132,10 @@ int created_patch(int fd, struct patched *patched, void *data,
 		.fd = fd};
 	r = tarn_storage_new(TARN_STORAGE_OWNED, data, under->size, false,
 		created_release, created, ret);
-	if (r < 0)
-		created_release(created);
+	if (r < 0) {
+		tarn_storage_unref(created->under);
+		free(created);
+	}
 	return r;
 }
 

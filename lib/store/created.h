@@ -36,8 +36,8 @@ int created_write(
 int created_populate(tarn_storage *storage, uint64_t offset, uint64_t size);
 /* Brings all pages from that byte on: without them it cannot be published. */
 int created_complete(tarn_storage *storage, uint64_t from);
-/* One that is a patch, and sealed. Takes the memfd and patched, also after an
- * error. */
+/* One that is a patch, and sealed. Takes the memfd and patched, unless it
+ * fails. */
 int created_patch(int fd, struct patched *patched, void *data,
 	tarn_storage *under, tarn_storage **ret);
 /* It has turned into another kind, which owns the mapping. */

@@ -124,6 +124,8 @@ int own_grow(int fd, void **addr, uint64_t size, uint64_t to,
 	int r = own_check_room(to - size);
 	void *moved;
 
+	if (r >= 0)
+		r = file_limit_check(to);
 	if (r < 0)
 		return r;
 	if (ftruncate(fd, (off_t)to) < 0)

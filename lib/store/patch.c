@@ -351,7 +351,7 @@ static void unmap(struct patch_maker *m)
 
 void patch_drop(struct patch_maker *m)
 {
-	bool there = m->map;
+	bool there = m->map || m->sealed;
 
 	unmap(m);
 	if (there)
@@ -382,7 +382,7 @@ static int map_new(int fd, tarn_store *store, const tarn_storage *under,
 	return r;
 }
 
-/* Takes the memfd. */
+/* Takes the memfd, unless it fails. */
 static int finish(
 	int fd, tarn_store *store, tarn_storage *under, tarn_storage **ret)
 {
@@ -391,24 +391,34 @@ static int finish(
 	int r = p ? map_new(fd, store, under, p, &data) : -ENOMEM;
 
 	if (r >= 0)
-		return created_patch(fd, p, data, under, ret);
-	patched_free(p);
-	fd_close(fd);
+		r = created_patch(fd, p, data, under, ret);
+	if (r < 0)
+		patched_free(p);
 	return r;
+}
+
+/* Only memory that is mapped writable nowhere can be sealed. */
+static int seal(struct patch_maker *m, const tarn_store *store,
+	const struct patch_run *runs, uint32_t n_runs)
+{
+	int r = m->sealed ? 0 : write_runs(m, store, runs, n_runs);
+
+	if (r < 0 || m->sealed)
+		return r;
+	unmap(m);
+	own_seal(m->fd, false);
+	m->sealed = true;
+	return 0;
 }
 
 int patch_end(struct patch_maker *m, tarn_store *store, tarn_storage *under,
 	const struct patch_run *runs, uint32_t n_runs, tarn_storage **ret)
 {
-	int r = write_runs(m, store, runs, n_runs), fd = m->fd;
+	int r = seal(m, store, runs, n_runs);
 
-	if (r < 0) {
-		patch_drop(m);
-		return r;
-	}
-	/* Only memory that is mapped writable nowhere can be sealed. */
-	unmap(m);
-	*m = (struct patch_maker) {0};
-	own_seal(fd, false);
-	return finish(fd, store, under, ret);
+	if (r >= 0)
+		r = finish(m->fd, store, under, ret);
+	if (r >= 0)
+		*m = (struct patch_maker) {0};
+	return r;
 }

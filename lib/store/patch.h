@@ -76,13 +76,16 @@ struct patch_maker {
 	uint64_t size;      /* of the mapping */
 	unsigned char *map; /* writable; moves when it grows */
 	uint32_t n;         /* pages that are taken */
+	bool sealed;        /* map is gone, and nothing changes any more */
 };
 
-/* One more page, with any bytes: its number. -ENOMEM. */
+/* One more page, with any bytes: its number. -ENOMEM; -EFBIG. Not of one that is
+ * sealed. */
 int64_t patch_take(struct patch_maker *maker, const tarn_store *store);
 
 /* The pages are as they shall be: a storage over that one, to be published. runs
- * are in order. The maker is empty then, also after an error. */
+ * are in order. The maker is empty then. After an error it has its pages still, and
+ * the same call can be made again. */
 int patch_end(struct patch_maker *maker, tarn_store *store, tarn_storage *under,
 	const struct patch_run *runs, uint32_t n_runs, tarn_storage **ret);
 void patch_drop(struct patch_maker *maker);

@@ -4,6 +4,7 @@ SET_TESTS = \
 	tests/set/digests \
 	tests/set/fields \
 	tests/set/patches \
+	tests/set/patches_edges \
 	tests/set/patches_killed \
 	tests/set/refit \
 	tests/set/refit_device \

@@ -308,7 +308,8 @@ TARN_PUBLIC int tarn_refit_put_part(tarn_refit *refit, const char *name,
  * the host only the pages of 4 KiB that change are new, if they are at most a
  * quarter of the tensor and lie in few runs: the new version is a patch of the old one's
  * storage, which stays as long as the patch does. After 16 versions, or as soon as
- * patches have half of the storage's pages, a tensor is copied whole once.
+ * patches have half of the storage's pages, or so many runs that readers would have
+ * too many mappings, a tensor is copied whole once.
  * Otherwise the old one is copied, within its device. Both have one dimension and may be anywhere;
  * positions are I64 or I32, and values are converted. Both are copied by this
  * call: the caller may write to them at once. A position should be given once:
