@@ -48,6 +48,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_parts.py \
 	tests/python/py_plan.py \
 	tests/python/py_pretrain.py \
+	tests/python/py_pretrained.py \
 	tests/python/py_readme.py \
 	tests/python/py_refit.py \
 	tests/python/py_replay.py \

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """tarn.install puts tarn behind safetensors' own calls: the same values, one
 read for several processes, writes that stay their writer's, safetensors' own
-errors; and from_pretrained of real packages where they are installed."""
+errors. from_pretrained of real packages is in py_pretrained.py."""
 import json
 import os
 import pickle
