@@ -154,7 +154,7 @@ static int fill(struct load *load, tarn_tensor *memory, struct said *said,
 	return 0;
 }
 
-/* Memory for all bytes. What can never be published is not to be read, and sent,
+/* Memory for all bytes, which is taken when they come. What can never be published is not to be read, and sent,
  * first: that memory may be this process's own, of which the daemon knows nothing. */
 static int room(const struct load *load, tarn_tensor **ret)
 {
@@ -174,7 +174,8 @@ static int room(const struct load *load, tarn_tensor **ret)
 			"; start tarnd with a larger --budget",
 			load->path, size, tarn_store_socket(load->store),
 			budget);
-	return tarn_store_create(load->store, TARN_U8, 1, &size, 0, ret);
+	return tarn_store_create(
+		load->store, TARN_U8, 1, &size, TARN_CREATE_UNTAKEN, ret);
 }
 
 /* All nodes have all bytes, and the same ones. */

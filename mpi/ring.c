@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*
- * The ring. In each round every node sends one chunk of its part to the next node,
- * and passes on what comes from the one before, as soon as it is there: each link
- * carries every chunk once. While a round goes on, the next chunks are read.
+ * The ring. In each step every node sends the next chunk of its part to the next node,
+ * and passes on what came from the one before in the step before, which has had a
+ * chunk's time for its way: so each link carries every chunk once, and is never idle.
+ * Receives are begun some steps ahead. Meanwhile the next chunks are read.
+ *
+ * A chunk that goes around in round R, and comes as that of turn T, is sent on in step
+ * R + T; 0 is the turn of a node's own.
  */
 #include "mpi/ring.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#include <tarn/publish.h>
 
 #include "base/checked.h"
 #include "base/page.h"
@@ -17,15 +24,25 @@
 #define TAGS 32768 /* MPI promises tags below this; messages keep their order */
 #define DISK_MS 1  /* between two looks at the network; picked */
 
+/* Steps whose chunks may be under way. Picked: for links with a queue of 50 ms. */
+#define AHEAD 4
+#define ROUNDS (2 * AHEAD) /* so that none of them has chunks of two rounds */
+
 struct ring {
 	MPI_Comm comm;
-	int me, n;         /* nodes */
+	int me, n; /* nodes */
+	int rounds;
 	int before, after; /* ranks */
-	char *bytes;       /* of memory */
-	uint64_t size;     /* of it */
+	tarn_tensor *memory;
+	char *bytes;   /* of memory */
+	uint64_t size; /* of it */
+	char *nowhere; /* chunks of all nodes and some rounds, once memory has
+			* run out */
 	struct reader reader;
 	struct mpi_deadline deadline;
-	MPI_Request *coming, *going; /* of one round, by the node they are of */
+	struct said *said;
+	MPI_Request *coming[AHEAD],
+		*going[AHEAD]; /* of a step, by their turn */
 	char who_before[32], who_after[32];
 };
 
@@ -49,11 +66,50 @@ static struct chunk chunk_of(const struct ring *ring, int node, int round)
 {
 	uint64_t begin = part_begin(ring, node) + (uint64_t)round * CHUNK,
 		 end = part_begin(ring, node + 1);
+	char *at;
 
 	if (begin >= end)
 		return (struct chunk) {0};
-	return (struct chunk) {.at = ring->bytes + begin,
-		.size = (int)MIN(end - begin, CHUNK)};
+	at = ring->bytes + begin;
+	if (ring->nowhere)
+		at = ring->nowhere +
+		     (uint64_t)(round % ROUNDS * ring->n + node) * CHUNK;
+	return (struct chunk) {.at = at, .size = (int)MIN(end - begin, CHUNK)};
+}
+
+static size_t nowhere_size(const struct ring *ring)
+{
+	return (size_t)ring->n * ROUNDS * CHUNK;
+}
+
+/* Memory that has run out is an error of this node's; the ring goes on, with chunks
+ * that come to no use. */
+static int go_nowhere(struct ring *ring, int error)
+{
+	char *at = mmap(NULL, nowhere_size(ring), PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	said_failed(ring->said, error);
+	if (at == MAP_FAILED)
+		return error;
+	ring->nowhere = at;
+	return 0;
+}
+
+/* The memory of a chunk that is about to come. */
+static int take(struct ring *ring, const struct chunk *c)
+{
+	tarn_tensor *part = NULL;
+	int r;
+
+	if (ring->nowhere)
+		return 0;
+	r = tarn_tensor_narrow(
+		ring->memory, 0, c->at - ring->bytes, c->size, &part);
+	if (r >= 0)
+		r = tarn_tensor_take(part);
+	tarn_tensor_unref(part);
+	return r < 0 ? go_nowhere(ring, r) : 0;
 }
 
 static int count_rounds(const struct ring *ring)
@@ -71,27 +127,31 @@ static int node_at(const struct ring *ring, int turn)
 	return (ring->me - turn + ring->n) % ring->n;
 }
 
-static int receive(struct ring *ring, int node, int round)
+static int receive(struct ring *ring, int turn, int round, MPI_Request *ret)
 {
+	int node = node_at(ring, turn), r;
 	struct chunk c = chunk_of(ring, node, round);
 
-	ring->coming[node] = MPI_REQUEST_NULL;
 	if (!c.size)
 		return 0;
+	r = take(ring, &c);
+	if (r < 0)
+		return r;
+	c = chunk_of(ring, node, round);
 	return mpi_check(MPI_Irecv(c.at, c.size, MPI_BYTE, ring->before,
-				 node % TAGS, ring->comm, &ring->coming[node]),
+				 node % TAGS, ring->comm, ret),
 		ring->who_before);
 }
 
-static int send_on(struct ring *ring, int node, int round)
+static int send_on(struct ring *ring, int turn, int round, MPI_Request *ret)
 {
+	int node = node_at(ring, turn);
 	struct chunk c = chunk_of(ring, node, round);
 
-	ring->going[node] = MPI_REQUEST_NULL;
 	if (!c.size)
 		return 0;
 	return mpi_check(MPI_Isend(c.at, c.size, MPI_BYTE, ring->after,
-				 node % TAGS, ring->comm, &ring->going[node]),
+				 node % TAGS, ring->comm, ret),
 		ring->who_after);
 }
 
@@ -133,27 +193,67 @@ static int await_reads(struct ring *ring)
 	return r;
 }
 
-static int one_round(struct ring *ring, int round)
+/* Is there a round of which a turn's chunk is sent on in a step? */
+static bool has_round(const struct ring *ring, int step, int turn)
+{
+	return step >= turn && step - turn < ring->rounds;
+}
+
+/* What the node before sends in a step, in that order. */
+static int receive_step(struct ring *ring, int step)
 {
 	int r = 0;
 
-	for (int t = 1; r >= 0 && t < ring->n; t++)
-		r = receive(ring, node_at(ring, t), round);
-	if (r >= 0)
-		r = await_chunk(ring, round);
-	for (int t = 0; r >= 0 && t < ring->n; t++) {
-		int node = node_at(ring, t);
-
-		if (t)
-			r = mpi_wait(&ring->coming[node], &ring->deadline,
-				ring->who_before);
-		/* The last one was begun by the node that would get it. */
-		if (r >= 0 && t < ring->n - 1)
-			r = send_on(ring, node, round);
-	}
 	for (int t = 0; r >= 0 && t < ring->n - 1; t++)
-		r = mpi_wait(&ring->going[node_at(ring, t)], &ring->deadline,
-			ring->who_after);
+		if (has_round(ring, step, t))
+			r = receive(ring, t + 1, step - t,
+				&ring->coming[step % AHEAD][t + 1]);
+	return r;
+}
+
+static int wait_all(struct ring *ring, MPI_Request *requests, const char *who)
+{
+	int r = 0;
+
+	for (int t = 0; r >= 0 && t < ring->n; t++)
+		if (requests[t] != MPI_REQUEST_NULL)
+			r = mpi_wait(&requests[t], &ring->deadline, who);
+	return r;
+}
+
+/* What came in the step before is there after this one. */
+static int one_step(struct ring *ring, int step)
+{
+	MPI_Request *came = ring->coming[(step + AHEAD - 1) % AHEAD];
+	MPI_Request *going = ring->going[step % AHEAD];
+	int r = wait_all(ring, going, ring->who_after);
+
+	if (r >= 0 && step < ring->rounds)
+		r = await_chunk(ring, step);
+	for (int t = 0; r >= 0 && t < ring->n - 1; t++) {
+		if (!has_round(ring, step, t))
+			continue;
+		if (came[t] != MPI_REQUEST_NULL)
+			r = mpi_wait(
+				&came[t], &ring->deadline, ring->who_before);
+		if (r >= 0)
+			r = send_on(ring, t, step - t, &going[t]);
+	}
+	if (r >= 0)
+		r = wait_all(ring, came, ring->who_before);
+	return r < 0 ? r : receive_step(ring, step + AHEAD - 1);
+}
+
+static int all_steps(struct ring *ring)
+{
+	int r = 0;
+
+	for (int i = 0; r >= 0 && i < AHEAD - 1; i++)
+		r = receive_step(ring, i);
+	for (int i = 0; r >= 0 && i < ring->rounds + ring->n - 1; i++)
+		r = one_step(ring, i);
+	for (int i = 0; r >= 0 && i < AHEAD; i++)
+		r = wait_all(ring, ring->going[i], ring->who_after);
 	return r;
 }
 
@@ -162,28 +262,63 @@ static void read_on(void *arg)
 	reader_work(arg, 0);
 }
 
+/* Of a ring that has ended. */
+static void ring_end(struct ring *ring)
+{
+	for (int i = 0; i < AHEAD; i++) {
+		free(ring->coming[i]);
+		free(ring->going[i]);
+	}
+	if (ring->nowhere)
+		munmap(ring->nowhere, nowhere_size(ring));
+}
+
+static MPI_Request *no_requests(int n)
+{
+	MPI_Request *found = calloc((size_t)n, sizeof(*found));
+
+	for (int i = 0; found && i < n; i++)
+		found[i] = MPI_REQUEST_NULL;
+	return found;
+}
+
 static int ring_begin(struct ring *ring, tarn_tensor *memory, MPI_Comm comm,
 	const struct nodes *nodes, const struct mpi_deadline *deadline)
 {
+	bool there = true;
+
 	*ring = (struct ring) {.comm = comm,
 		.me = nodes->me,
 		.n = nodes->n,
 		.before = nodes->before,
 		.after = nodes->after,
+		.memory = memory,
 		.bytes = tarn_tensor_data(memory),
 		.size = (uint64_t)tarn_tensor_layout(memory)->shape[0],
 		.deadline = *deadline};
+	ring->rounds = count_rounds(ring);
 	snprintf(ring->who_before, sizeof(ring->who_before), "rank %d",
 		ring->before);
 	snprintf(ring->who_after, sizeof(ring->who_after), "rank %d",
 		ring->after);
-	ring->coming = calloc((size_t)ring->n, sizeof(*ring->coming));
-	ring->going = calloc((size_t)ring->n, sizeof(*ring->going));
-	if (ring->coming && ring->going)
+	for (int i = 0; i < AHEAD; i++) {
+		ring->coming[i] = no_requests(ring->n);
+		ring->going[i] = no_requests(ring->n);
+		there = there && ring->coming[i] && ring->going[i];
+	}
+	if (there)
 		return 0;
-	free(ring->coming);
-	free(ring->going);
+	ring_end(ring);
 	return tarn_error_set(ENOMEM, "out of memory");
+}
+
+/* What no chunk has: gaps between the tensors. */
+static void take_rest(struct ring *ring)
+{
+	int r = ring->said->error ? 0 : tarn_tensor_take(ring->memory);
+
+	if (r < 0)
+		said_failed(ring->said, r);
 }
 
 int ring_fill(const struct source *source, tarn_tensor *memory, MPI_Comm comm,
@@ -191,24 +326,23 @@ int ring_fill(const struct source *source, tarn_tensor *memory, MPI_Comm comm,
 	struct said *said, uint64_t *ret_read)
 {
 	struct ring ring;
-	int r = ring_begin(&ring, memory, comm, nodes, deadline), rounds;
+	int r = ring_begin(&ring, memory, comm, nodes, deadline);
 
 	if (r < 0)
 		return r;
-	rounds = count_rounds(&ring);
 	reader_begin(&ring.reader, source, memory, part_begin(&ring, ring.me),
 		part_begin(&ring, ring.me + 1), said);
+	ring.said = said;
 	ring.deadline.meanwhile = read_on;
 	ring.deadline.arg = &ring.reader;
-	for (int i = 0; r >= 0 && i < rounds; i++)
-		r = one_round(&ring, i);
+	r = all_steps(&ring);
 	if (r >= 0)
 		r = await_reads(&ring);
 	*ret_read = ring.reader.bytes;
 	reader_end(&ring.reader, r < 0);
 	if (r < 0)
 		return r;
-	free(ring.coming);
-	free(ring.going);
+	take_rest(&ring);
+	ring_end(&ring);
 	return 0;
 }

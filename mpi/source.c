@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <tarn/publish.h>
+
 #include "base/checked.h"
 #include "base/page.h"
 #include "mpi/type.h"
@@ -151,6 +153,8 @@ int source_read(const struct source *source, tarn_stream *stream,
 			continue;
 		n = (int64_t)(to - from);
 		r = tarn_tensor_narrow(memory, 0, (int64_t)from, n, &dst);
+		if (r >= 0)
+			r = tarn_tensor_take(dst);
 		if (r >= 0)
 			r = tarn_tensor_narrow(shard->bytes, 0,
 				(int64_t)(from - shard->at), n, &src);

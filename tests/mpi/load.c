@@ -7,7 +7,7 @@
  * it goes on only then after the Nth agreement of all ranks; dies: it never comes;
  * shrinks: its file does, when it is about to be read; hangs: a read of it fails, and
  * the others do not end; flips: a bit of its memory does,
- * when all is there; stops: its daemon does then.
+ * when all is there; stops: its daemon does then; poor: its memory runs out.
  *
  * strike FILE NAME RANK USEC SIGNAL PID: that rank sends the signal, so long after it
  * has begun, to that process or, if it is 0, to itself.
@@ -58,6 +58,16 @@ int tarn_store_create(tarn_store *store, enum tarn_dtype dtype, int ndim,
 	if (last && !strcmp(word, "changes") && utimes(path, NULL) < 0)
 		abort();
 	return create(store, dtype, ndim, shape, flags, ret);
+}
+
+int tarn_tensor_take(const tarn_tensor *tensor)
+{
+	__typeof__(tarn_tensor_take) *take = real("tarn_tensor_take");
+	static int takes;
+
+	if (last && !strcmp(word, "poor") && ++takes > 3)
+		return tarn_error_set(ENOMEM, "no memory, says the test");
+	return take(tensor);
 }
 
 int tarn_tensor_digest(const tarn_tensor *tensor,

@@ -134,6 +134,9 @@ fails 8 "rank 5: node 5:" "no daemon on a node"
 load 3 1 flips "$PWD/m.st" other
 fails 3 "EIO: tarn_mpi_load: rank 2: node 2: the bytes have digest" \
 	", those on node 0 " "a bit that was lost on the way"
+load 3 1 poor "$PWD/m.st" other
+fails 3 "ENOMEM: tarn_mpi_load: rank 2: node 2: no memory, says the test" \
+	"memory that runs out on a node"
 cp -p m.st d2
 load 3 1 shrinks "$PWD/d%/m.st" other
 fails 3 "ENODATA: tarn_mpi_load: rank 2: node 2: copy: $PWD/d2/m.st ends at byte" \
