@@ -35,6 +35,7 @@ endif
 MPI_SCRIPT_TESTS = \
 	tests/mpi/command.sh \
 	tests/mpi/kills.sh \
+	tests/mpi/links.sh \
 	tests/mpi/load.sh \
 	tests/mpi/moves.sh \
 	$(NULL)
