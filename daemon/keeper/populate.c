@@ -20,7 +20,9 @@
  * anything copied. The kernel does so on request also where shmem_enabled is
  * never, as it is by default; where that is deny, it is not asked. Where memory
  * is in pieces the kernel would move others out of the way, for as long as that
- * takes; so the first stretch that comes late is the last.
+ * takes; and a guest's host may have taken back what was free in large pieces, and
+ * takes its time to give it again. So the first stretch that comes late is the
+ * last.
  *
  * Where shared memory can have transparent huge pages there are faults alone:
  * the advice to use them is given to a mapping, and a huge page costs one. So
@@ -65,8 +67,10 @@ struct populate {
 	int fd;
 	char *addr;
 	bool reserved;
-	bool drops;           /* its entries are of no use to anyone */
-	int node;             /* -1: any */
+	bool drops;       /* its entries are of no use to anyone */
+	int node;         /* -1: any */
+	uint64_t late_ns; /* a stretch of huge pages that took so long is the
+			       * last */
 	pthread_mutex_t lock; /* of all below */
 	uint64_t at, size;    /* no thread has begun the pages between */
 	int error;
@@ -143,8 +147,8 @@ static void collapse_all(struct populate *p)
 		if (p->drops)
 			(void)madvise(addr, n, MADV_DONTNEED);
 		p->at += goes_on ? n : 0;
-		goes_on =
-			goes_on && clock_ns(CLOCK_MONOTONIC) - begin < LATE_NS;
+		goes_on = goes_on &&
+			  clock_ns(CLOCK_MONOTONIC) - begin < p->late_ns;
 	}
 }
 
@@ -219,44 +223,59 @@ static void fault_all(struct populate *p)
 /* Before the faults, which can have all that these do not. */
 enum { COLLAPSE = 1, ALLOCATE = 2 };
 
-static int populate_on(int fd, void *addr, uint64_t size, bool reserved,
-	unsigned ways, bool drops, int node)
+static int populate_in(struct populate *p, unsigned ways)
 {
-	struct populate p = {
-		.fd = fd,
-		.addr = addr,
-		.reserved = reserved,
-		.drops = drops,
-		.node = node,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.size = size,
-	};
-
+	pthread_mutex_init(&p->lock, NULL);
 	if (ways & COLLAPSE)
-		collapse_all(&p);
-	if (ways & ALLOCATE && !p.error)
-		allocate_all(&p);
-	if (!p.error && p.at < p.size)
-		fault_all(&p);
-	return p.error;
+		collapse_all(p);
+	if (ways & ALLOCATE && !p->error)
+		allocate_all(p);
+	if (!p->error && p->at < p->size)
+		fault_all(p);
+	pthread_mutex_destroy(&p->lock);
+	return p->error;
 }
 
 int populate_by(
 	int fd, void *addr, uint64_t size, bool may_allocate, bool faulted)
 {
-	return populate_on(fd, addr, size, false, may_allocate ? ALLOCATE : 0,
-		!faulted, -1);
+	struct populate p = {.fd = fd,
+		.addr = addr,
+		.size = size,
+		.drops = !faulted,
+		.node = -1};
+
+	return populate_in(&p, may_allocate ? ALLOCATE : 0);
+}
+
+int populate_huge(int fd, void *addr, uint64_t size, uint64_t late_ns)
+{
+	struct populate p = {.fd = fd,
+		.addr = addr,
+		.size = size,
+		.drops = true,
+		.node = -1,
+		.late_ns = late_ns};
+
+	return populate_in(&p, COLLAPSE | ALLOCATE);
 }
 
 int populate(int fd, void *addr, uint64_t size, unsigned flags, int node)
 {
-	bool reserved = flags & POPULATE_RESERVED;
-	/* No question about the node, and no huge page without one for each. */
-	bool plain = !reserved && !(flags & POPULATE_FAULTED) &&
-		     shmem_huge_pages("") == 0;
-	unsigned ways = plain ? ALLOCATE : 0;
+	struct populate p = {.fd = fd,
+		.addr = addr,
+		.size = size,
+		.reserved = flags & POPULATE_RESERVED,
+		.node = node,
+		.late_ns = LATE_NS};
+	unsigned ways = 0;
 
-	if (plain && flags & POPULATE_HUGE && !shmem_huge_denied(""))
+	/* No question about the node, and no huge page without one for each. */
+	p.drops = !p.reserved && !(flags & POPULATE_FAULTED) &&
+		  shmem_huge_pages("") == 0;
+	if (p.drops)
+		ways = ALLOCATE;
+	if (p.drops && flags & POPULATE_HUGE && !shmem_huge_denied(""))
 		ways |= COLLAPSE;
-	return populate_on(fd, addr, size, reserved, ways, plain, node);
+	return populate_in(&p, ways);
 }

@@ -21,6 +21,10 @@ enum {
 };
 int populate(int fd, void *addr, uint64_t size, unsigned flags, int node);
 
+/* The same in huge pages that the kernel is asked for, up to the first 32 MiB that
+ * take late_ns, and then in others; for tests. */
+int populate_huge(int fd, void *addr, uint64_t size, uint64_t late_ns);
+
 /* The same for pages of 4 KiB; may_allocate chooses the way, for tests. */
 int populate_by(
 	int fd, void *addr, uint64_t size, bool may_allocate, bool faulted);

@@ -97,42 +97,49 @@ static void test(uint64_t size, bool may_allocate, bool refuses, bool faulted,
 	munmap(map, size);
 }
 
-/* A huge page for each, if the kernel makes any; with none of them in this
- * process's tables, and what is no multiple of one step too. */
-static void huge(uint64_t size)
+/* An address as the keeper's segments have it. */
+static char *map_huge(int fd, uint64_t size)
 {
-	bool has = shmem_huge_pages("") == 0 && shmem_collapses();
 	char *room = mmap(NULL, size + HUGE_PAGE, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	char *at = room + (-(uintptr_t)room & (HUGE_PAGE - 1)), *map;
+	char *at = room + (-(uintptr_t)room & (HUGE_PAGE - 1));
+
+	if (room == MAP_FAILED || mmap(at, size, PROT_READ | PROT_WRITE,
+					  MAP_SHARED | MAP_FIXED, fd, 0) != at)
+		bail("mmap: %m");
+	return at;
+}
+
+/* In huge pages, if the kernel makes any, up to the first stretch that is late;
+ * with none of them in this process's tables. */
+static void huge(
+	uint64_t size, uint64_t late_ns, uint64_t wanted, const char *what)
+{
 	uint64_t bytes = 0;
+	char *map;
 	_cleanup_fd_ int fd = new_segment(size, false, &map);
 	struct stat st;
 
 	munmap(map, size);
-	map = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-		0);
-	is_int(0, populate(fd, map, size, POPULATE_HUGE, -1),
-		"%llu MiB are populated with huge pages",
-		(unsigned long long)(size / MIB));
+	map = map_huge(fd, size);
+	is_int(0, populate_huge(fd, map, size, late_ns),
+		"%llu MiB are populated, %s", (unsigned long long)(size / MIB),
+		what);
 	fstat(fd, &st);
 	is_int((int64_t)size, st.st_blocks * 512,
-		"all of a segment of huge pages is allocated");
-	if (shmem_huge_pages("") == 0)
-		ok(!is_mapped(map) && !is_mapped(map + size - 4096),
-			"no entry is left for a segment's huge pages");
-	else
-		skip(1, "the kernel gives huge pages by itself");
+		"all of the segment is allocated, %s", what);
+	ok(!is_mapped(map) && !is_mapped(map + size - 4096),
+		"no entry is left for the segment's pages, %s", what);
 	if (huge_mapped(map, size, &bytes) < 0)
 		bail("huge_mapped: %s", tarn_error_message());
-	if (!has)
+	if (shmem_huge_pages("") != 0 || !shmem_collapses())
 		skip(1, "the kernel makes no huge page when it is asked for "
-			"one");
+			"one, or all by itself");
 	else
-		is_int((int64_t)size, (int64_t)bytes,
-			"all of the segment is in huge pages");
-	ok(is_zero(map, size), "a segment of huge pages is zero");
-	munmap(room, size + HUGE_PAGE);
+		is_int((int64_t)wanted, (int64_t)bytes,
+			"so much of the segment is in huge pages, %s", what);
+	ok(is_zero(map, size), "the segment is zero, %s", what);
+	munmap(map, size);
 }
 
 /* As a pool of pages of 4 KiB has it. */
@@ -164,8 +171,9 @@ int main(void)
 	}
 	test(4 * MIB, true, true, true, "refused by fallocate");
 	test(4 * MIB, true, true, false, "refused, and not asked about");
-	huge(2 * MIB);
-	huge(70 * MIB);
+	huge(2 * MIB, UINT64_MAX, 2 * MIB, "a huge page");
+	huge(70 * MIB, UINT64_MAX, 70 * MIB, "huge pages");
+	huge(70 * MIB, 0, 32 * MIB, "huge pages that are late");
 	small(4 * MIB);
-	return done(7 * 14 + 2 * 5 + 2);
+	return done(7 * 14 + 3 * 5 + 2);
 }
