@@ -6,7 +6,7 @@
 # TARN_BENCH_PYTHON is the Python that has torch, TARN_BENCH_MIB the size of the
 # state (1,024), TARN_BENCH_ROUNDS the number of rounds (5).
 #
-# Wanted: a stall of at most 1.1 copies, and 1.1 of fio's time.
+# Wanted: a stall of at most one copy, and 1.1 of fio's time.
 
 set -eu
 folder=$(mktemp -d "${TMPDIR:-.}/tarn-bench-async.XXXXXX")
