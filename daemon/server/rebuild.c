@@ -183,6 +183,7 @@ static int rebuild_domain(struct domain *domain)
 		return tarn_fail_prefix(
 			r, "control region of domain %u: ", domain->number);
 	replicas_rebuild(domain);
+	patches_rebuild_payers(domain);
 	quota_found_names(domain);
 	table_wake(domain->writer);
 	return 0;

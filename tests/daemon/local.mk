@@ -76,6 +76,7 @@ DAEMON_TESTS = \
 	tests/daemon/pressure_stall \
 	tests/daemon/quotas \
 	tests/daemon/quotas_refused \
+	tests/daemon/quotas_patches \
 	tests/daemon/quotas_shared \
 	tests/daemon/reader_cannot_write \
 	tests/daemon/reap \
@@ -182,6 +183,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/pressure_stall \
 	tests/daemon/quotas \
 	tests/daemon/quotas_refused \
+	tests/daemon/quotas_patches \
 	tests/daemon/quotas_shared \
 	tests/daemon/reader_cannot_write \
 	tests/daemon/report \

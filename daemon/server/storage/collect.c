@@ -101,7 +101,7 @@ static void free_storage(struct domain *domain, uint32_t index)
 		own_drop(domain, index, generation);
 	/* Lets go of what it was over: behind those of this pass. */
 	if (entry->flags & STORAGE_PATCH)
-		patch_leave(domain, entry);
+		patch_leave(domain, index);
 	/* Lets go of what only its items kept: behind those of this pass. */
 	if (entry->flags & STORAGE_CHANNEL)
 		free_holder(domain, index, generation);
@@ -118,6 +118,7 @@ static void settle(struct domain *domain, uint32_t index, uint32_t holder)
 		return free_storage(domain, index);
 	storage_set(domain, index, STORAGE_UNNAMED);
 	quota_hand_on(domain, index, holder);
+	patch_paid(domain, index);
 }
 
 /* As many as fit into the batch, from the first on; they stay in the list. */

@@ -84,7 +84,7 @@ int own_add(struct domain *domain, const struct table_storage *entry, int fd,
 		return r;
 	}
 	if (entry->flags & STORAGE_PATCH)
-		patch_join(domain, entry);
+		patch_join(domain, *ret_index);
 	key.a = *ret_index;
 	key.b = *ret_generation;
 	r = server_store_fd(domain->server, &key, fd);

@@ -86,8 +86,7 @@ void storage_set(
 	storage_recount(domain, index);
 }
 
-/* Names and files are gone, and a load still reads it, or a patch is over it. */
-static bool is_needed_only(const struct storage_info *info)
+bool storage_is_needed_only(const struct storage_info *info)
 {
 	return info->needs && !info->names && !info->cached && !info->replica;
 }
@@ -97,15 +96,18 @@ void storage_name(struct domain *domain, uint32_t index, uint32_t names,
 {
 	struct storage_info *info = &domain->storages.infos[index];
 	bool unnamed = info->kind == KIND_UNNAMED ||
-		       info->kind == KIND_LET_GO || is_needed_only(info);
+		       info->kind == KIND_LET_GO ||
+		       storage_is_needed_only(info);
 
 	info->names += names;
 	quota_count_names(domain, publisher, names);
 	info->let_go = false;
 	/* Its owner had removed it; otherwise another user that names it again
 	 * could charge the owner for it, as often as the owner removes it. */
-	if (unnamed)
+	if (unnamed) {
 		quota_own(domain, index, publisher);
+		patch_paid(domain, index);
+	}
 	if (state_of(domain, index) == STORAGE_UNNAMED)
 		storage_set(domain, index, STORAGE_LIVE);
 	else
@@ -120,8 +122,10 @@ void storage_release(struct domain *domain, uint32_t index)
 		return;
 	replicas_drop(domain, index, -1);
 	/* Its owner has let go of it, so a user that needs it pays. */
-	if (info->needs)
-		return quota_hand_on(domain, index, info->needed_by);
+	if (info->needs) {
+		quota_hand_on(domain, index, patch_payer(domain, index));
+		return patch_paid(domain, index);
+	}
 	info->let_go = true;
 	/* Incomplete bytes are only for those that hold them now; complete ones
 	 * can still be taken until collect() looks. */

@@ -65,7 +65,9 @@ struct storage_info {
 	uint32_t same;          /* in its chain of the cache: index + 1 */
 	uint32_t holder;        /* uid + 1 of the user charged; 0: the owner */
 	uint32_t needs;         /* loads that copy its bytes; patches over it */
-	uint32_t needed_by;     /* uid of the last one */
+	uint32_t needed_by;     /* uid of the last load */
+	uint32_t over;          /* the newest patch over it: index + 1 */
+	uint32_t newer, older;  /* of a patch, over the same: index + 1 */
 	uint8_t kind;           /* enum storage_kind: where it is counted */
 	bool cached;            /* kept for loads of the same file */
 	bool findable;          /* in a chain of the cache */
@@ -135,6 +137,8 @@ void storage_release(struct domain *domain, uint32_t index);
 void storage_released_by_client(
 	struct domain *domain, uint32_t index, uint64_t generation);
 int storage_remove_name(struct domain *domain, const char *name, size_t size);
+/* Neither names nor files nor replicas hold it, and something needs its bytes. */
+bool storage_is_needed_only(const struct storage_info *info);
 /* A load copies from it, or a patch is over it: it is not freed before that
  * ends. uid: the user that pays once nothing else holds it. */
 void storage_need(struct domain *domain, uint32_t index, uint32_t uid);
@@ -159,12 +163,20 @@ void replicas_rebuild(struct domain *domain);
 
 /* storage/patches.c: bytes of a storage, but for some pages */
 /* An entry that is a patch is there, or was just freed. */
-void patch_join(struct domain *domain, const struct table_storage *patch);
-void patch_leave(struct domain *domain, const struct table_storage *patch);
+void patch_join(struct domain *domain, uint32_t index);
+void patch_leave(struct domain *domain, uint32_t index);
+/* The user that pays for what names and files hold no more, and a load or a patch
+ * needs. */
+uint32_t patch_payer(const struct domain *domain, uint32_t index);
+/* Another user may pay for it now: that one pays for what it is over, too, if only
+ * patches need that. */
+void patch_paid(struct domain *domain, uint32_t index);
 /* How many patches lie over each other there; TABLE_PATCHES_MAX: or more. */
 unsigned patches_below(const struct domain *domain, uint32_t index);
 /* After another server, before the storages are looked at. */
 void patches_rebuild(struct domain *domain);
+/* When all names and files are counted. */
+void patches_rebuild_payers(struct domain *domain);
 
 /* Quarantined until the pipe of its loader ends. */
 void storage_quarantine(struct domain *domain, uint32_t index);
