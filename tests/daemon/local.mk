@@ -104,6 +104,7 @@ DAEMON_TESTS = \
 	tests/daemon/upgrade_config \
 	tests/daemon/upgrade_hidden \
 	tests/daemon/upgrade_load \
+	tests/daemon/upgrade_patches \
 	tests/daemon/users \
 	tests/daemon/wedge \
 	tests/daemon/wedge_waiting \
@@ -207,6 +208,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/upgrade_config \
 	tests/daemon/upgrade_hidden \
 	tests/daemon/upgrade_load \
+	tests/daemon/upgrade_patches \
 	tests/daemon/users \
 	tests/daemon/wedge \
 	tests/daemon/wedge_waiting \
