@@ -54,6 +54,11 @@ tarn_storage *refit_patch_storage(const struct refit_patch *patch)
 
 /* ---- what it is over ----------------------------------------------------- */
 
+static bool is_full(const struct tarn_refit *refit)
+{
+	return refit->n_patches + refit->n_buckets >= PATCHES_MAX;
+}
+
 static int patch_new(struct tarn_refit *refit, tarn_storage *storage,
 	struct refit_patch **ret)
 {
@@ -71,8 +76,7 @@ static int patch_new(struct tarn_refit *refit, tarn_storage *storage,
 	if (!refit->patches)
 		refit->runs = refit_old_runs(refit);
 	tarn_storage_ref(p->tip);
-	p->possible = refit->n_patches + refit->n_buckets < PATCHES_MAX &&
-		      patch_may_be(refit->store, p->tip, &p->base) == 1;
+	p->possible = patch_may_be(refit->store, p->tip, &p->base) == 1;
 	refit->n_patches += p->possible;
 	p->next = refit->patches;
 	refit->patches = p;
@@ -80,6 +84,7 @@ static int patch_new(struct tarn_refit *refit, tarn_storage *storage,
 	return 0;
 }
 
+/* NULL: there are as many as there may be. */
 static int patch_for(struct tarn_refit *refit, tarn_storage *storage,
 	struct refit_patch **ret)
 {
@@ -88,7 +93,7 @@ static int patch_for(struct tarn_refit *refit, tarn_storage *storage,
 	while (p && p->tip != storage && patch_levels_over(p->tip, storage) < 0)
 		p = p->next;
 	*ret = p;
-	return p ? 0 : patch_new(refit, storage, ret);
+	return p || is_full(refit) ? 0 : patch_new(refit, storage, ret);
 }
 
 /* Runs of what it is over, which its readers map, too. */
@@ -344,8 +349,8 @@ int refit_patch_put(struct tarn_refit *refit, struct refit_name *name,
 		!can_be_patched(name))
 		return 0;
 	r = patch_for(refit, name->old->storage, &p);
-	if (r < 0 || !p->possible || is_made(p) || name->leader->overlapped ||
-		!is_in_tip(p, name))
+	if (r < 0 || !p || !p->possible || is_made(p) ||
+		name->leader->overlapped || !is_in_tip(p, name))
 		return MIN(r, 0);
 	if (!p->copies)
 		p->copies = calloc(p->base.pages, sizeof(*p->copies));

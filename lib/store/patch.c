@@ -18,6 +18,9 @@
 
 static_assert(PATCH_PAGE == PAGE, "mapped one by one");
 
+/* Of all patches over each other. */
+#define RUNS_MAX (2 * PATCH_RUNS_MAX)
+
 /* ---- mapping --------------------------------------------------------- */
 
 struct link {
@@ -118,6 +121,17 @@ static void add_level(
 	p->pages += patch->n_pages;
 }
 
+/* Makers keep to PATCH_RUNS_MAX, or to half as many more where they did not sort their
+ * pages; what others make must not take all mappings of this process. */
+static int check_sum(const struct patched *p)
+{
+	if (p->runs <= RUNS_MAX)
+		return 0;
+	return tarn_fail(EPROTO,
+		"%u runs in %u patches over each other; there are %u at most",
+		p->runs, p->depth, RUNS_MAX);
+}
+
 /* All of the chain, from the root on. */
 static int map_chain(tarn_store *store, const struct chain *chain,
 	struct patched *p, void **ret_data)
@@ -131,6 +145,8 @@ static int map_chain(tarn_store *store, const struct chain *chain,
 
 		r = map_link(store, &chain->links[i], &p->map, &patch);
 		add_level(p, chain->links[i].key, &patch);
+		if (r >= 0)
+			r = check_sum(p);
 	}
 	return r == -ENOTSUP ? tarn_fail_constant(EPROTO,
 				       "a patch over memory that cannot be "
@@ -377,7 +393,7 @@ static int map_new(int fd, tarn_store *store, const tarn_storage *under,
 		r = map_chain(store, &chain, p, ret_data);
 	if (r >= 0)
 		r = map_level(fd, &p->map, &patch);
-	if (r >= 0)
+	if (patch.runs)
 		add_level(p, (struct patch_key) {0, 0}, &patch);
 	return r;
 }

@@ -145,6 +145,40 @@ static void test_depth(void)
 	must(tarn_store_remove(store, "deep"));
 }
 
+/* So many mappings that a process of two such tensors could have no others. */
+static void test_runs(void)
+{
+	enum { LEVELS = 3, LARGE = 2 * PATCH_RUNS_MAX * PATCH_PAGE };
+	static struct patch_run runs[PATCH_RUNS_MAX];
+	const struct patch_foot foot = {1, PATCH_RUNS_MAX, PATCH_MAGIC};
+	const char *part = "12288 runs in 3 patches";
+	tarn_tensor *at = published("large", LARGE, 0), *next;
+	int r;
+
+	for (uint32_t i = 0; i < PATCH_RUNS_MAX; i++)
+		runs[i] = (struct patch_run) {.first = 2 * i, .n = 1};
+	for (unsigned i = 0; i < LEVELS; i++) {
+		int fd = memfd(patch_size(1, PATCH_RUNS_MAX), &foot);
+
+		if (pwrite(fd, runs, sizeof(runs), PATCH_PAGE) < 0)
+			bail("a memfd: %m");
+		must(publish("many", sealed(fd), at));
+		r = tarn_store_lookup(reader, "many", &next);
+		if (i == LEVELS - 1)
+			break;
+		must(r);
+		tarn_tensor_unref(next);
+		must(tarn_store_lookup(store, "many", &next));
+		tarn_tensor_unref(at);
+		at = next;
+	}
+	is_int(-EPROTO, r, "too many runs in all are an error for a reader");
+	has_str(part, tarn_error_message(), "the error says how many");
+	tarn_tensor_unref(at);
+	must(tarn_store_remove(store, "many"));
+	must(tarn_store_remove(store, "large"));
+}
+
 /* ---- what readers find --------------------------------------------------- */
 
 static void found(const struct patch_foot *foot, const struct patch_run *runs,
@@ -207,6 +241,7 @@ int main(void)
 	base = published("base", SIZE, 0);
 	test_memory();
 	test_depth();
+	test_runs();
 	test_pages();
 	ok(kit_is_sound(store), "the daemon finds no fault");
 	tarn_tensor_unref(base);
@@ -215,5 +250,5 @@ int main(void)
 	tarn_store_unref(reader);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done(5 * 2 + 1 + 2 + 11 * 3 + 3);
+	return done(5 * 2 + 1 + 2 + 2 + 11 * 3 + 3);
 }
