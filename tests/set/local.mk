@@ -7,6 +7,7 @@ SET_TESTS = \
 	tests/set/patches_edges \
 	tests/set/patches_killed \
 	tests/set/patches_odd \
+	tests/set/patches_threads \
 	tests/set/refit \
 	tests/set/refit_device \
 	$(NULL)
