@@ -125,7 +125,7 @@ int main(void)
 	upgrade();
 	ok(is_model(held), "what was mapped before an upgrade stays");
 	ok(newcomer_reads(), "a client that comes later reads it, too");
-	ok(child_reads(held), "so does a child");
+	ok(child_reads(held), "a child reads it, too");
 	tarn_tensor_unref(held);
 	refit(400000);
 	is_int(3, (int)depth(), "a further patch is made");
@@ -136,7 +136,7 @@ int main(void)
 	ok(kit_is_sound(store), "the daemon finds no fault");
 	must(tarn_store_publish(store, NULL, 0, &none, NULL));
 	ok(kit_storages_become(store, 0), "with the name all of it goes");
-	ok(kit_is_sound(store), "and leaves no fault");
+	ok(kit_is_sound(store), "the daemon finds no fault in the end");
 	upgrade_end();
 	return done(11);
 }
