@@ -287,6 +287,9 @@ int patch_may_be(const tarn_store *store, const tarn_storage *under,
 	const struct shared_storage *shared = store_storage_of(under);
 	struct table_storage entry;
 
+	/* A machine with larger pages cannot map one of these. */
+	if (sysconf(_SC_PAGESIZE) != PATCH_PAGE)
+		return 0;
 	if (store->version < SOURCE_PATCH_SINCE || !shared || !under->data ||
 		shared->store->instance != store->instance ||
 		table_storage_get(&shared->store->table, shared->index,

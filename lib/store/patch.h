@@ -65,7 +65,7 @@ struct patch_base {
 
 /* May there be a patch over it? 1; 0: no: it is no storage of that store's, it
  * may change, it lies in huge pages of the reserve, or there are as many
- * patches already as there may be; or the daemon is too old. */
+ * patches already as there may be; the daemon is too old, or pages are larger. */
 int patch_may_be(const tarn_store *store, const tarn_storage *under,
 	struct patch_base *ret);
 

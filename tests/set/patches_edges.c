@@ -4,6 +4,7 @@
  * have, mappings of a reader, storages of a publication. And names that have the
  * same place in different versions, which must not get each other's bytes.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,37 @@ static void all_goes(void)
 
 	must(tarn_store_publish(store, NULL, 0, &none, NULL));
 	ok(kit_storages_become(store, 0), "all of it goes");
+}
+
+/* ---- larger pages ---------------------------------------------------------- */
+
+static long page_size; /* that the library sees; 0: that of this machine */
+
+/* In place of the C library's. */
+long sysconf(int name)
+{
+	static long (*real)(int name);
+
+	if (name == _SC_PAGESIZE && page_size)
+		return page_size;
+	if (!real)
+		real = (long (*)(int))dlsym(RTLD_NEXT, "sysconf");
+	return real(name);
+}
+
+/* Such a machine could not map a page of 4,096 bytes by itself. */
+static void test_larger_pages(void)
+{
+	tarn_refit *refit;
+
+	publish("set/a", created(TARN_U16, ELEMENTS));
+	page_size = 65536;
+	refit = begun();
+	put(refit, "a", 5, 1, 1, 3, NULL);
+	commit(refit);
+	page_size = 0;
+	ok(!is_patch("set/a"), "there are no patches where pages are larger");
+	all_goes();
 }
 
 /* ---- a commit that fails, and is tried again ------------------------------ */
@@ -329,6 +361,7 @@ int main(void)
 	daemon_start(&server, "patches_edges.sock", NULL);
 	must(tarn_store_open(server.socket, NULL, &store));
 	test_apart();
+	test_larger_pages();
 	test_parts();
 	test_sources();
 	test_mappings();
@@ -336,5 +369,5 @@ int main(void)
 	test_again(RLIMIT_FSIZE, true, 3 << 17, "no larger file");
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done(5 + 2 + 3 + 3 + 2 * 5 + 1);
+	return done(5 + 2 + 2 + 3 + 3 + 2 * 5 + 1);
 }
