@@ -14,7 +14,6 @@
 #include "base/fail.h"
 #include "lib/reserved.h"
 #include "lib/set/form.h"
-#include "lib/store/store.h"
 
 #define BUCKET_BYTES ((uint64_t)256 << 20)
 #define BUCKET_BYTES_MAX ((uint64_t)1 << 50)
@@ -294,24 +293,14 @@ static int stale(const struct tarn_snapshot_item *item, const char *what)
 		item->name, what);
 }
 
-/* Threads that open a storage at one moment may each have an object of it. */
-static bool same_storage(const tarn_tensor *a, const tarn_tensor *b)
-{
-	const struct shared_storage *x = store_storage_of(a->storage);
-	const struct shared_storage *y = store_storage_of(b->storage);
-
-	if (!x || !y)
-		return a->storage == b->storage;
-	return x->index == y->index && x->generation == y->generation;
-}
-
 /* A name that was removed in between counts its versions from 1 again, but the
  * refit still holds the old bytes, so that new ones are elsewhere. */
 static bool is_same(const struct tarn_snapshot_item *old,
 	const struct tarn_snapshot_item *now)
 {
 	return old->version == now->version &&
-	       same_storage(old->tensor, now->tensor) &&
+	       !refit_storage_order(
+		       old->tensor->storage, now->tensor->storage) &&
 	       old->tensor->base == now->tensor->base;
 }
 

@@ -175,6 +175,9 @@ void refit_pieces_done(struct tarn_refit *refit);
 /* The new tensor of a name whose bucket has memory, or whose patch is made. */
 int refit_fresh(const struct refit_name *name, tarn_tensor **ret) _must_check_;
 
+/* 0: both are the same storage of the refit's store; else which is the lower. Threads
+ * that open a storage at one moment may each have an object of it. */
+int refit_storage_order(const tarn_storage *a, const tarn_storage *b);
 /* Neither has a patch together with others. */
 void refit_note_overlap(struct refit_name *a, struct refit_name *b);
 

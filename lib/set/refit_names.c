@@ -12,6 +12,7 @@
 #include "lib/layout/layout.h"
 #include "lib/set/form.h"
 #include "lib/set/refit.h"
+#include "lib/store/store.h"
 #include "shm/table.h"
 
 /* ---- layouts ------------------------------------------------------------- */
@@ -48,15 +49,32 @@ static void set_range(struct refit_name *name)
 
 /* ---- groups -------------------------------------------------------------- */
 
+static int pointer_order(const void *a, const void *b)
+{
+	return ((uintptr_t)a > (uintptr_t)b) - ((uintptr_t)a < (uintptr_t)b);
+}
+
+int refit_storage_order(const tarn_storage *a, const tarn_storage *b)
+{
+	const struct shared_storage *x = store_storage_of(a);
+	const struct shared_storage *y = store_storage_of(b);
+
+	if (!x || !y)
+		return x || y ? !!x - !!y : pointer_order(a, b);
+	if (x->index != y->index)
+		return x->index < y->index ? -1 : 1;
+	return (x->generation > y->generation) -
+	       (x->generation < y->generation);
+}
+
 static int by_range(const void *a, const void *b)
 {
 	const struct refit_name *x = *(struct refit_name *const *)a;
 	const struct refit_name *y = *(struct refit_name *const *)b;
-	uintptr_t s = (uintptr_t)x->old->storage;
-	uintptr_t t = (uintptr_t)y->old->storage;
+	int order = refit_storage_order(x->old->storage, y->old->storage);
 
-	if (s != t)
-		return s < t ? -1 : 1;
+	if (order)
+		return order;
 	if (x->begin != y->begin)
 		return x->begin < y->begin ? -1 : 1;
 	if (x->end != y->end)
@@ -67,8 +85,8 @@ static int by_range(const void *a, const void *b)
 static bool is_same_range(
 	const struct refit_name *a, const struct refit_name *b)
 {
-	return a->old->storage == b->old->storage && a->begin == b->begin &&
-	       a->end == b->end && a->begin != a->end;
+	return a->begin == b->begin && a->end == b->end && a->begin != a->end &&
+	       !refit_storage_order(a->old->storage, b->old->storage);
 }
 
 /* Of names of one range. */
@@ -108,8 +126,9 @@ static void make_groups(struct refit_name **names, size_t n)
 		if (name->leader != name)
 			name->leader->tied = true;
 		name->cluster = i;
-		if (before && before->old->storage == name->old->storage &&
-			name->begin < end) {
+		if (before && name->begin < end &&
+			!refit_storage_order(
+				before->old->storage, name->old->storage)) {
 			name->cluster = before->cluster;
 			refit_note_overlap(name->leader, before->leader);
 		} else {

@@ -15,8 +15,10 @@ static tarn_storage *another(const struct tarn_refit *refit, size_t i)
 {
 	tarn_storage *storage = refit->by_range[i]->old->storage;
 
-	return i && refit->by_range[i - 1]->old->storage == storage ? NULL
-								    : storage;
+	return i && !refit_storage_order(
+			    refit->by_range[i - 1]->old->storage, storage)
+		       ? NULL
+		       : storage;
 }
 
 tarn_storage *refit_tip(const struct tarn_refit *refit, tarn_storage *storage)
