@@ -256,6 +256,8 @@ static int publish(struct tarn_refit *refit)
 	r = list_changed(refit, items, &fields, &n);
 	if (r >= 0 && n)
 		r = tarn_store_publish(refit->store, items, n, NULL, NULL);
+	if (r == -EMFILE && refit_patches_copy(refit))
+		r = tarn_store_publish(refit->store, items, n, NULL, NULL);
 	if (r >= 0)
 		refit->info.names_changed = n - (refit->fields ? 1 : 0);
 	for (size_t i = 0; i < n; i++)

@@ -178,6 +178,8 @@ int refit_fresh(const struct refit_name *name, tarn_tensor **ret) _must_check_;
 /* 0: both are the same storage of the refit's store; else which is the lower. Threads
  * that open a storage at one moment may each have an object of it. */
 int refit_storage_order(const tarn_storage *a, const tarn_storage *b);
+/* Copies of them would no longer be tied, or would lose their strides. */
+bool refit_needs_adoption(const struct refit_name *leader);
 /* Neither has a patch together with others. */
 void refit_note_overlap(struct refit_name *a, struct refit_name *b);
 
@@ -209,6 +211,9 @@ int refit_patch_put(struct tarn_refit *refit, struct refit_name *name,
 	const tarn_tensor *positions, const tarn_tensor *values) _must_check_;
 /* Makes all of them. */
 int refit_patches_make(struct tarn_refit *refit) _must_check_;
+/* The daemon has no descriptors for them: they are to be published as copies. False:
+ * there are none, or copies would lose what names have in common, or strides. */
+bool refit_patches_copy(struct tarn_refit *refit);
 void refit_patches_done(struct tarn_refit *refit);
 /* The storage, when it is made. */
 tarn_storage *refit_patch_storage(const struct refit_patch *patch);

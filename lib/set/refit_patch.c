@@ -20,6 +20,7 @@
 #include "lib/layout/layout.h"
 #include "lib/set/elements.h"
 #include "lib/set/refit.h"
+#include "lib/store/created.h"
 #include "lib/store/patch.h"
 
 /* What a run costs each reader, beside its bytes: a mapping takes as long as
@@ -448,6 +449,23 @@ int refit_patches_make(struct tarn_refit *refit)
 		if (p->used && !p->made)
 			r = make(refit, p);
 	return r;
+}
+
+bool refit_patches_copy(struct tarn_refit *refit)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < refit->n; i++) {
+		const struct refit_name *leader = refit->names[i]->leader;
+
+		if (leader->patch && refit_needs_adoption(leader))
+			return false;
+		any = any || leader->patch;
+	}
+	for (struct refit_patch *p = refit->patches; any && p; p = p->next)
+		if (p->made)
+			created_spend(p->made);
+	return any;
 }
 
 void refit_patches_done(struct tarn_refit *refit)

@@ -98,8 +98,7 @@ uint64_t refit_room(const struct refit_name *leader)
 							      : size;
 }
 
-/* Copies of them would no longer be tied, or would lose their strides. */
-static bool needs_adoption(const struct refit_name *leader)
+bool refit_needs_adoption(const struct refit_name *leader)
 {
 	return leader->tied || !tarn_layout_is_contiguous(&leader->layout);
 }
@@ -116,7 +115,7 @@ int refit_place(struct tarn_refit *refit, struct refit_name *leader)
 	struct set_place place = place_for(refit, leader);
 	struct refit_bucket *b = refit->buckets;
 	uint64_t size = refit_room(leader);
-	bool adopted = needs_adoption(leader);
+	bool adopted = refit_needs_adoption(leader);
 	int r = 0;
 
 	if (size == UINT64_MAX)

@@ -117,6 +117,14 @@ int created_complete(tarn_storage *storage, uint64_t from)
 			      : 0;
 }
 
+void created_spend(tarn_storage *storage)
+{
+	struct created *created = created_of(storage);
+
+	if (created)
+		created->spent = true;
+}
+
 int created_patch(int fd, struct patched *patched, void *data,
 	tarn_storage *under, tarn_storage **ret)
 {

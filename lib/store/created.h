@@ -40,6 +40,8 @@ int created_complete(tarn_storage *storage, uint64_t from);
  * fails. */
 int created_patch(int fd, struct patched *patched, void *data,
 	tarn_storage *under, tarn_storage **ret);
+/* From here on a publication copies its bytes. Nothing publishes it meanwhile. */
+void created_spend(tarn_storage *storage);
 /* It has turned into another kind, which owns the mapping. */
 void created_forget(struct created *created);
 

@@ -356,6 +356,43 @@ static void test_parts(void)
 	all_goes();
 }
 
+/* ---- descriptors of the daemon --------------------------------------------- */
+
+/* A quarter of them are for storages, and these are taken. */
+static void test_daemon_full(void)
+{
+	enum { DESCRIPTORS = 64, TAKEN = DESCRIPTORS / 4 };
+	struct tarn_publish_options none = {.replace = "set/"};
+	tarn_store *roomy = store;
+	struct daemon full;
+	tarn_refit *refit;
+	tarn_tensor *t;
+	char name[16];
+
+	daemon_limit_descriptors(DESCRIPTORS);
+	daemon_start(&full, "patches_full.sock", NULL);
+	daemon_limit_descriptors(0);
+	must(tarn_store_open(full.socket, NULL, &store));
+	for (int i = 0; i < TAKEN; i++) {
+		snprintf(name, sizeof(name), "set/%d", i);
+		publish(name, created(TARN_U16, ELEMENTS / 8));
+	}
+	refit = begun();
+	put(refit, "3", 5, 1, 1, 3, NULL);
+	is_int(0, tarn_refit_commit(refit),
+		"a daemon without descriptors gets copies of patches");
+	tarn_refit_free(refit);
+	ok(!is_patch("set/3"), "no name leads to a patch there");
+	t = found("set/3");
+	is_int(3, ((const uint16_t *)tarn_tensor_data(t))[5],
+		"the copies have the new bytes");
+	tarn_tensor_unref(t);
+	must(tarn_store_publish(store, NULL, 0, &none, NULL));
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&full), "that daemon ends");
+	store = roomy;
+}
+
 int main(void)
 {
 	daemon_start(&server, "patches_edges.sock", NULL);
@@ -365,9 +402,10 @@ int main(void)
 	test_parts();
 	test_sources();
 	test_mappings();
+	test_daemon_full();
 	test_again(RLIMIT_NOFILE, false, 0, "no descriptor");
 	test_again(RLIMIT_FSIZE, true, 3 << 17, "no larger file");
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done(5 + 2 + 2 + 3 + 3 + 2 * 5 + 1);
+	return done(5 + 2 + 4 + 2 + 3 + 3 + 2 * 5 + 1);
 }
