@@ -223,6 +223,8 @@ static bool lies_there(tarn_storage *storage, int node)
 	return is == node;
 }
 
+#define CANNOT (STORAGE_MUTABLE | STORAGE_DEVICE | STORAGE_PATCH)
+
 /* n names that lead to one storage. -ESTALE: nothing leads to it any more. */
 static int replicate(struct replicating *r, const struct name *names, size_t n)
 {
@@ -232,8 +234,7 @@ static int replicate(struct replicating *r, const struct name *names, size_t n)
 
 	e = store_storage(r->store, names[0].d.storage, names[0].d.generation,
 		&entry, &storage);
-	if (e >= 0 && entry.flags & (STORAGE_MUTABLE | STORAGE_DEVICE) &&
-		r->below)
+	if (e >= 0 && entry.flags & CANNOT && r->below)
 		return 0;
 	if (e >= 0 && entry.flags & STORAGE_MUTABLE)
 		return tarn_fail(EINVAL,
@@ -244,6 +245,12 @@ static int replicate(struct replicating *r, const struct name *names, size_t n)
 		return tarn_fail(ENOTSUP,
 			"'%.200s' lies in memory of a device, which has no "
 			"node; copy it to the host and publish that",
+			names[0].text);
+	if (e >= 0 && entry.flags & STORAGE_PATCH)
+		return tarn_fail(ENOTSUP,
+			"'%.200s' is a patch over an older version of it, of "
+			"which the daemon makes no copy; refit it whole, or "
+			"publish a copy",
 			names[0].text);
 	if (e >= 0 && !lies_there(storage, r->node))
 		e = copy(r, names, n, entry.base);

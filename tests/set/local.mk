@@ -8,6 +8,7 @@ SET_TESTS = \
 	tests/set/patches_killed \
 	tests/set/patches_odd \
 	tests/set/patches_threads \
+	tests/set/patches_used \
 	tests/set/refit \
 	tests/set/refit_device \
 	$(NULL)

@@ -69,15 +69,16 @@ struct tarn_replicate_options {
  * a new version of the name has no replicas until they are made.
  *
  * The daemon copies; tensors that share memory share the copy. Nothing is done
- * for what lies on that node already, or has a replica there, or is mutable and
- * lies below that name. options may be
+ * for what lies on that node already, or has a replica there, nor for what is
+ * mutable, or a patch (tarn_refit_sparse), and lies below that name. options may be
  * NULL; *ret_bytes, which may be NULL, is what was copied, also after an error.
  *
  * -ENOENT: there is no such name; -EINVAL: there can be no such node, the pool
  * is bound to others, or the tensor is mutable; -ENODEV: the node has no memory;
  * -ENOSPC: it is full, or the daemon's budget is; -ESTALE: the name was removed
  * or replaced meanwhile (of several names, all were); -ENOTSUP: memory cannot be
- * placed, or the tensor lies in memory of before an upgrade of the daemon. Any
+ * placed, or the tensor lies in memory of before an upgrade of the daemon, or is
+ * a patch. Any
  * thread.
  */
 TARN_PUBLIC int tarn_store_replicate(tarn_store *store, const char *name,
