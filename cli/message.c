@@ -19,16 +19,28 @@
 
 static void put_line(const char *before, const char *fmt, va_list ap)
 {
-	char *line = NULL;
+	char *line = NULL, *whole = NULL;
+	size_t size = 0;
+	FILE *f;
 
 	/* First, as it may speak of errno. */
 	if (vasprintf(&line, fmt, ap) < 0)
 		line = NULL;
 	/* The output on stdout came before it. */
 	fflush(stdout);
-	fputs(before, stderr);
-	text_put(stderr, line ? line : "out of memory");
-	fputc('\n', stderr);
+	/* By one write: others may say something at that moment, as the ranks of
+	 * a job do. */
+	f = open_memstream(&whole, &size);
+	if (f) {
+		fputs(before, f);
+		text_put(f, line ? line : "out of memory");
+		fputc('\n', f);
+	}
+	if (f && fclose(f) == 0)
+		fwrite(whole, 1, size, stderr);
+	else
+		fputs("tarn: out of memory\n", stderr);
+	free(whole);
 	free(line);
 }
 

@@ -136,7 +136,8 @@ static bool strike(struct job *job, enum victim who)
 	return right;
 }
 
-static void test_kills(enum victim who, const char *name)
+/* How many were killed before all had all; or -1. */
+static int run_killed(enum victim who, const char *name)
 {
 	struct job job;
 	bool right = true;
@@ -149,11 +150,26 @@ static void test_kills(enum victim who, const char *name)
 		if (right && running(&job))
 			right = strike(&job, who);
 	}
-	ok(right, "all ranks get all batches where they are killed: %s", name);
-	ok(job.kills > 5, "some were killed: %s", name);
-	diag("%u kills", job.kills);
 	for (int i = 0; i < RANKS; i++)
 		rank_kill(&job.ranks[i]);
+	return right ? (int)job.kills : -1;
+}
+
+/* In several jobs, where a busy machine lets one end too soon. */
+static void test_kills(enum victim who, const char *name)
+{
+	int kills = 0, r = 0;
+
+	for (int n = 0; r >= 0 && kills <= 5 && n < 8; n++) {
+		char job[64];
+
+		snprintf(job, sizeof(job), "%s %d", name, n);
+		r = run_killed(who, job);
+		kills += r > 0 ? r : 0;
+	}
+	ok(r >= 0, "all ranks get all batches where they are killed: %s", name);
+	ok(kills > 5, "some were killed: %s", name);
+	diag("%d kills", kills);
 }
 
 /* ---- in step ------------------------------------------------------------------ */

@@ -317,7 +317,8 @@ int main(int argc, char **argv)
 	if (late) {
 		/* No communicator is as it was, and this ends all ranks. */
 		tell(line);
-		await(ranks - 1);
+		for (int i = 0; i < ranks; i++)
+			await(i);
 		MPI_Abort(MPI_COMM_WORLD, 3);
 	}
 	lines = calloc((size_t)ranks, LINE);

@@ -93,7 +93,12 @@ int main(void)
 	must(report_daemon(store, &d));
 	is_int(CALLS * EACH, (int64_t)d.device_storages,
 		"thousands of storages on a device are kept");
-	/* Not keeper_fds: the first ones may have been closed after it. */
+	/* Not keeper_fds: the first ones may have been closed after it. The keeper
+	 * reads what it was sent when it is its turn. */
+	for (int ms = 0; ms < 10000 &&
+			 count_fds(server.pid) < keeper_first + CALLS * EACH;
+		ms += 5)
+		usleep(5000);
 	ok(count_fds(server.pid) >= keeper_first + CALLS * EACH,
 		"each has a descriptor in the keeper");
 	tell_closers(SIGSTOP);
