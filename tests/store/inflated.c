@@ -46,8 +46,8 @@ int inflateInit2_(z_streamp z, int bits, const char *version, int size)
 
 static unsigned char *put(unsigned char *p, uint64_t value, int size)
 {
-	for (int i = 0; i < size; i++)
-		*p++ = (unsigned char)(value >> 8 * i);
+	for (int i = 0; i < size; i++, value >>= 8)
+		*p++ = (unsigned char)value;
 	return p;
 }
 
