@@ -202,6 +202,7 @@ PYTHON_TORCH = \
 	python/tarn/torch/pinned.py \
 	python/tarn/torch/results.py \
 	python/tarn/torch/ring.py \
+	python/tarn/torch/staging.py \
 	python/tarn/torch/shared.py \
 	python/tarn/torch/shared.pyi \
 	python/tarn/torch/state.py \

@@ -221,6 +221,26 @@ static PyObject *take(PyObject *self, PyObject *object)
 	return Py_None;
 }
 
+static PyObject *take_copy(
+	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+	int r;
+
+	(void)self;
+	if (n_args != 2 || !is_tensor(args[0]) || !is_tensor(args[1])) {
+		PyErr_SetString(
+			PyExc_TypeError, "_take_copy() takes two tensors");
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_tensor_take_copy(tensor_of(args[0]), tensor_of(args[1]));
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_system(r);
+	Py_INCREF(args[0]);
+	return args[0];
+}
+
 static PyObject *remove_name(PyObject *self, PyObject *key)
 {
 	const char *name = text_argument(key);
@@ -297,6 +317,8 @@ PyMethodDef publish_methods[] = {
 		"So many bytes, whose memory _take takes; see publish.h."},
 	{"_take", EXPORT(take), METH_O,
 		"Takes the memory of a view of such a tensor."},
+	{"_take_copy", EXPORT(take_copy), FAST,
+		"The same by a copy of the second tensor; returns the first."},
 	{"remove", remove_name, METH_O,
 		"remove($self, name, /)\n--\n\n"
 		"Removes a published name; processes with the tensor open keep\n"

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <tarn/copy.h>
+
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
@@ -69,6 +71,8 @@ static int created_new(const tarn_store *store, uint64_t size, unsigned flags,
 		r = own_create_part(size,
 			flags & TARN_CREATE_UNTAKEN ? 0 : own_mapped_size(size),
 			&created->place, &created->fd, &created->addr);
+	if (flags & TARN_CREATE_UNTAKEN)
+		created->blank = own_may_write(&created->place);
 	if (r < 0) {
 		free(created);
 		return r;
@@ -192,6 +196,32 @@ int tarn_tensor_take(const tarn_tensor *tensor)
 	if (r >= 0)
 		r = own_take(&created->place, data, size);
 	return r < 0 ? tarn_fail_prefix(r, "take: ") : 0;
+}
+
+static bool is_plain(const tarn_tensor *t)
+{
+	return storage_by_address(t->storage) && !t->storage->on_device &&
+	       tarn_layout_is_contiguous(&t->layout);
+}
+
+int tarn_tensor_take_copy(tarn_tensor *dst, const tarn_tensor *src)
+{
+	const struct created *created = created_of(dst->storage);
+	uint64_t size = (uint64_t)tarn_layout_nbytes(&dst->layout), at;
+	int r;
+
+	if (created && created->blank && is_plain(dst) && is_plain(src) &&
+		dst->layout.dtype == src->layout.dtype &&
+		tarn_layout_equal(&dst->layout, &src->layout)) {
+		at = (uint64_t)((char *)tarn_tensor_data(dst) -
+				(char *)dst->storage->data);
+		r = size ? created_write(dst->storage, at,
+				   tarn_tensor_data(src), size)
+			 : 0;
+		return r < 0 ? tarn_fail_prefix(r, "copy: ") : 0;
+	}
+	r = tarn_tensor_take(dst);
+	return r < 0 ? r : tarn_copy(dst, src, NULL, NULL);
 }
 
 /* ---- handing over ---------------------------------------------------- */

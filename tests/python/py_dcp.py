@@ -173,6 +173,36 @@ def saves_later():
     done.result()
     kit.ok(same(loaded("later"), state_of(4)),
            "async_save saves the state as it was")
+    staged_again()
+
+
+def staged_again():
+    """The memory of the copies is that of the next ones; what is no plain tensor is
+    copied, too."""
+    seen = []
+    for seed in 5, 6, 7:
+        writer = TarnWriter()
+        state = {"x": torch.full((300, 1000), float(seed)),
+                 "turned": torch.arange(6.).reshape(2, 3).t(),
+                 "list": [torch.ones(3), {"deep": torch.zeros(0)}],
+                 "step": seed, "grad": torch.ones(4, requires_grad=True)}
+        staged = writer.stage(state)
+        seen.append(staged["x"].data_ptr())
+        state["x"].zero_()
+        state["list"][0].zero_()
+        kit.ok(staged["x"][0, 0].item() == seed and
+               staged["list"][0].tolist() == [1, 1, 1] and
+               staged["turned"].tolist() == [[0, 3], [1, 4], [2, 5]] and
+               staged["list"][1]["deep"].shape == (0,) and
+               staged["step"] == seed and not staged["grad"].requires_grad,
+               "what is staged stays as it is")
+        dcp.save(staged, checkpoint_id="staged", storage_writer=writer)
+        found = {"x": torch.zeros(300, 1000), "step": 0}
+        dcp.load(found, checkpoint_id="staged", storage_reader=TarnReader())
+        kit.ok(found["step"] == seed and
+               bool((found["x"] == seed).all()), "it is saved")
+        del staged
+    kit.equal(len(set(seen[1:])), 1, "a later save has the memory of the last")
 
 
 def fails(store):

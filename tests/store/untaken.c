@@ -100,6 +100,46 @@ static void test_holes(tarn_store *other)
 	must(tarn_store_remove(store, "taken"));
 }
 
+/* Copies bring the pages: between tensors as they are, and where they are turned. */
+static void test_copies(void)
+{
+	const int64_t n = UNTAKEN, half = UNTAKEN / 2;
+	const int64_t shape[] = {2048, 2048};
+	tarn_tensor *t, *part[2], *src, *turned, *square, *seen;
+	int64_t at[] = {3, 5};
+	double value = 0;
+
+	must(tarn_store_create(store, TARN_U8, 1, &n, TARN_CREATE_UNTAKEN, &t));
+	must(tarn_tensor_zeros(TARN_U8, 2, shape, &src));
+	must(tarn_tensor_set_f64(src, at, 9));
+	must(tarn_tensor_transpose(src, 0, 1, &turned));
+	must(tarn_tensor_narrow(t, 0, 0, half, &part[0]));
+	must(tarn_tensor_narrow(t, 0, half, half, &part[1]));
+	must(tarn_tensor_view(part[0], 2, shape, &square));
+	must(tarn_tensor_take_copy(square, src));
+	is_int(half, (int64_t)count_taken(t), "a copy takes what it copies to");
+	tarn_tensor_unref(square);
+	must(tarn_tensor_view(part[1], 2, shape, &square));
+	must(tarn_tensor_take_copy(square, turned));
+	is_int(n, (int64_t)count_taken(t), "so does one that turns it");
+	tarn_tensor_unref(square);
+	must(publish_one(t));
+	must(tarn_store_lookup(store, "taken", &seen));
+	at[0] = 3 * 2048 + 5;
+	must(tarn_tensor_get_f64(seen, at, &value));
+	ok(value == 9, "the first has its bytes");
+	at[0] = half + 5 * 2048 + 3;
+	must(tarn_tensor_get_f64(seen, at, &value));
+	ok(value == 9, "the second has them turned");
+	tarn_tensor_unref(seen);
+	tarn_tensor_unref(turned);
+	tarn_tensor_unref(src);
+	tarn_tensor_unref(part[0]);
+	tarn_tensor_unref(part[1]);
+	tarn_tensor_unref(t);
+	must(tarn_store_remove(store, "taken"));
+}
+
 static void test_mutable(void)
 {
 	const int64_t n = UNTAKEN;
@@ -122,9 +162,10 @@ int main(void)
 		bail("%s", tarn_error_message());
 	test_untaken(other);
 	test_holes(other);
+	test_copies();
 	test_mutable();
 	tarn_store_unref(other);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
-	return done(15);
+	return done(19);
 }

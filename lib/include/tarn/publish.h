@@ -61,6 +61,16 @@ TARN_PUBLIC int tarn_store_create(tarn_store *store, enum tarn_dtype dtype,
 TARN_PUBLIC int tarn_tensor_take(const tarn_tensor *tensor)
 	TARN_NONNULL(1) TARN_MUST_CHECK;
 
+/*
+ * Copies src to a tensor that was created with TARN_CREATE_UNTAKEN, or to a view of
+ * it, of which no memory was taken yet: that is taken by the copy, which takes half
+ * the time of taking it first where both are of one type and in C order without gaps.
+ * To other tensors it is tarn_tensor_take and tarn_copy. Errors as of these. Any
+ * thread.
+ */
+TARN_PUBLIC int tarn_tensor_take_copy(tarn_tensor *dst, const tarn_tensor *src)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
 /* Any tensor may be published, under any number of names. */
 struct tarn_publish_item {
 	const char *name;

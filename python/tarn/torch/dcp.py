@@ -8,7 +8,8 @@ processes of a machine share.
     dcp.save(state, checkpoint_id="run/7", storage_writer=TarnWriter())
     dcp.load(state, checkpoint_id="run/7", storage_reader=TarnReader())
 
-dcp.async_save takes a TarnWriter too, and as many ranks load as you like, with
+dcp.async_save takes a TarnWriter too, which copies the state to memory that it
+keeps for the next one (staging.py), and as many ranks load as you like, with
 any sharding. All ranks must reach one store. A checkpoint is a set of published
 tensors: store["run/7/net.weight"] is one of them, in any process. It stays
 until its names are removed, or until the machine is restarted.
@@ -28,7 +29,7 @@ from torch.distributed.checkpoint.storage import (
 from torch.futures import Future
 
 from .. import _conversions, _store, _tarn
-from . import dcp_metadata
+from . import dcp_metadata, staging
 
 __all__ = ["TarnReader", "TarnWriter"]
 
@@ -90,7 +91,7 @@ def _done(value):
 # ---- out ----
 
 
-class TarnWriter(_Storage, StorageWriter):
+class TarnWriter(_Storage, StorageWriter, staging.Stager):
     """The storage_writer of dcp.save and dcp.async_save.
 
     checkpoint_id is the prefix of the tensors' names, and may be given to
@@ -130,12 +131,14 @@ class TarnWriter(_Storage, StorageWriter):
         for _, data in found:
             places.append(size)
             size += -(-data.nbytes // ALIGN) * ALIGN
-        memory = self.store.create((max(size, 1),), "U8")
+        memory = self.store._create_untaken(max(size, 1))
         views = {}
         for (name, data), at in zip(found, places):
             source = _conversions.to_tensor(data.detach().cpu())
-            views[staged + name] = memory[at:at + source.nbytes] \
-                .bitcast(source.dtype).reshape(source.shape).copy_(source)
+            view = memory[at:at + source.nbytes].bitcast(source.dtype)
+            views[staged + name] = self.store._take_copy(
+                view.reshape(source.shape), source)
+        self._end_staging()
         if views:
             self.store.publish(views, ttl=STAGED_TTL)
         return _done([WriteResult(index=item.index, size_in_bytes=data.nbytes,
