@@ -121,7 +121,8 @@ static void test_copies(void)
 	tarn_tensor_unref(square);
 	must(tarn_tensor_view(part[1], 2, shape, &square));
 	must(tarn_tensor_take_copy(square, turned));
-	is_int(n, (int64_t)count_taken(t), "so does one that turns it");
+	is_int(n, (int64_t)count_taken(t),
+		"a copy that turns its source takes, too");
 	tarn_tensor_unref(square);
 	must(publish_one(t));
 	must(tarn_store_lookup(store, "taken", &seen));
