@@ -203,6 +203,22 @@ def staged_again():
                bool((found["x"] == seed).all()), "it is saved")
         del staged
     kit.equal(len(set(seen[1:])), 1, "a later save has the memory of the last")
+    staged_twice()
+
+
+def staged_twice():
+    """A second save is staged before the first is written, by one writer."""
+    n, writer = 1 << 20, TarnWriter()
+    first = writer.stage({"x": torch.full((n,), 1.)})
+    second = writer.stage({"x": torch.full((n,), 2.)})
+    dcp.save(first, checkpoint_id="staged", storage_writer=writer)
+    other = TarnWriter().stage({"x": torch.full((n,), 3.)})
+    kit.ok(bool((second["x"] == 2).all()) and bool((other["x"] == 3).all()),
+           "what waits keeps its memory when another is written")
+    dcp.save(second, checkpoint_id="staged", storage_writer=writer)
+    found = {"x": torch.zeros(n)}
+    dcp.load(found, checkpoint_id="staged", storage_reader=TarnReader())
+    kit.ok(bool((found["x"] == 2).all()), "what has waited is saved")
 
 
 def fails(store):

@@ -138,7 +138,7 @@ class TarnWriter(_Storage, StorageWriter, staging.Stager):
             view = memory[at:at + source.nbytes].bitcast(source.dtype)
             views[staged + name] = self.store._take_copy(
                 view.reshape(source.shape), source)
-        self._end_staging()
+        self._end_staging(data for _, data in found)
         if views:
             self.store.publish(views, ttl=STAGED_TTL)
         return _done([WriteResult(index=item.index, size_in_bytes=data.nbytes,

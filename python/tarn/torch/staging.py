@@ -22,7 +22,7 @@ except ImportError:
 
 
 class Stager(AsyncStager):
-    """A writer that is the stager of its own saves: one at a time."""
+    """A writer that is the stager of its own saves."""
 
     _synchronize_after_execute = False  # stage() has copied all
 
@@ -31,7 +31,8 @@ class Stager(AsyncStager):
         trained may go on. Any later save of this process uses their memory again,
         once this writer has written them."""
         places = _saving._spare.take_all()
-        self._copies = []
+        # Those of a save that is not written yet, or failed, are its own alone.
+        self._copies = {}  # by their addresses
         return self._copied(state_dict, places)
 
     def synchronize_staging(self):
@@ -40,10 +41,12 @@ class Stager(AsyncStager):
     def close(self):
         """Nothing is left to end."""
 
-    def _end_staging(self):
-        """The copies are not read any more."""
-        copies, self._copies = getattr(self, "_copies", []), []
-        _saving._spare.give(copies)
+    def _end_staging(self, written):
+        """These tensors are in the store, and those of them that are copies are not
+        read any more."""
+        copies = getattr(self, "_copies", {})
+        found = [copies.pop(t.data_ptr(), None) for t in written]
+        _saving._spare.give([copy for copy in found if copy is not None])
 
     def _copied(self, value, places):
         if isinstance(value, dict):
@@ -68,5 +71,6 @@ class Stager(AsyncStager):
             made = _saving._copy(tensor, places)
         except (TypeError, NotImplementedError):  # a dtype that tarn has not
             return tensor.clone()
-        self._copies.append(made)
-        return _conversions.to_torch(made)
+        staged = _conversions.to_torch(made)
+        self._copies[staged.data_ptr()] = made
+        return staged
