@@ -50,6 +50,10 @@ static int read_foot(int fd, struct patch_foot *ret)
 			"%u are possible",
 			(unsigned long long)ret->magic, ret->n_runs,
 			PATCH_MAGIC, PATCH_RUNS_MAX);
+	if (ret->version != PATCH_VERSION || ret->pad)
+		return tarn_fail(EPROTO,
+			"a patch of version %u (%#x), this library reads %u",
+			ret->version, ret->pad, PATCH_VERSION);
 	if ((uint64_t)st.st_size != patch_size(ret->n_pages, ret->n_runs))
 		return tarn_fail(EPROTO,
 			"a patch of %u pages in %u runs has %lld bytes",

@@ -12,9 +12,11 @@
  */
 #pragma once
 
+#include <assert.h>
 #include <stdint.h>
 
 #define PATCH_MAGIC 0x68637461706e7274ull /* "trnpatch" */
+#define PATCH_VERSION 1u
 #define PATCH_PAGE 4096u
 /* A mapping each in every process that reads it, of 65,530 that one may have. */
 #define PATCH_RUNS_MAX 4096u
@@ -29,8 +31,13 @@ struct patch_run {
 struct patch_foot {
 	uint32_t n_pages;
 	uint32_t n_runs; /* 1 to PATCH_RUNS_MAX */
+	uint32_t version;
+	uint32_t pad; /* 0 */
 	uint64_t magic;
 };
+
+static_assert(sizeof(struct patch_run) == 12, "fixed");
+static_assert(sizeof(struct patch_foot) == 24, "fixed");
 
 struct patch {
 	uint32_t n_pages;

@@ -121,8 +121,8 @@ static void add_level(
 	p->pages += patch->n_pages;
 }
 
-/* Makers keep to PATCH_RUNS_MAX, or to half as many more where they did not sort their
- * pages; what others make must not take all mappings of this process. */
+/* Makers keep to PATCH_RUNS_MAX, or to half as many more where they did not sort
+ * their pages; what others make must not take all mappings of this process. */
 static int check_sum(const struct patched *p)
 {
 	if (p->runs <= RUNS_MAX)
@@ -257,13 +257,6 @@ static struct patch_key key_of(const tarn_storage *storage)
 		      : (struct patch_key) {0, 0};
 }
 
-struct patch_key patch_root(const tarn_storage *storage)
-{
-	const struct patched *patched = patched_of(storage);
-
-	return patched ? patched->root : key_of(storage);
-}
-
 int patch_levels_over(const tarn_storage *top, const tarn_storage *below)
 {
 	const struct patched *patched = patched_of(top);
@@ -342,8 +335,10 @@ int64_t patch_take(struct patch_maker *m, const tarn_store *store)
 static int write_runs(struct patch_maker *m, const tarn_store *store,
 	const struct patch_run *runs, uint32_t n_runs)
 {
-	const struct patch_foot foot = {
-		.n_pages = m->n, .n_runs = n_runs, .magic = PATCH_MAGIC};
+	const struct patch_foot foot = {.n_pages = m->n,
+		.n_runs = n_runs,
+		.version = PATCH_VERSION,
+		.magic = PATCH_MAGIC};
 	uint64_t size = patch_size(m->n, n_runs), at = (uint64_t)m->n * PAGE;
 	int r = 0;
 

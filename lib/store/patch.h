@@ -51,8 +51,6 @@ int patched_map_cow(const struct shared_storage *shared, struct cow_map *map,
 
 /* NULL: it is no patch. */
 const struct patched *patched_of(const tarn_storage *storage);
-/* The storage that a leased one is a patch over, or itself. */
-struct patch_key patch_root(const tarn_storage *storage);
 /* How many levels of the first lie over the second; -1: it is not below. */
 int patch_levels_over(const tarn_storage *top, const tarn_storage *below);
 

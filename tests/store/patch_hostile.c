@@ -93,7 +93,7 @@ static void refused(int fd, tarn_tensor *over, int error, const char *part,
 
 static void test_memory(void)
 {
-	const struct patch_foot foot = {1, 1, PATCH_MAGIC};
+	const struct patch_foot foot = {1, 1, PATCH_VERSION, 0, PATCH_MAGIC};
 	tarn_tensor *mutable =
 		published("mutable", 4 * SIZE, TARN_CREATE_MUTABLE);
 	int fd = fd_memory("holes");
@@ -118,7 +118,7 @@ static void test_memory(void)
  * never looks. */
 static void test_depth(void)
 {
-	const struct patch_foot foot = {1, 1, PATCH_MAGIC};
+	const struct patch_foot foot = {1, 1, PATCH_VERSION, 0, PATCH_MAGIC};
 	tarn_tensor *at = tarn_tensor_ref(base), *next;
 	struct tarn_descriptor d;
 	const struct patch_run run = {.first = 1, .n = 1, .at = 0};
@@ -150,7 +150,8 @@ static void test_runs(void)
 {
 	enum { LEVELS = 3, LARGE = 2 * PATCH_RUNS_MAX * PATCH_PAGE };
 	static struct patch_run runs[PATCH_RUNS_MAX];
-	const struct patch_foot foot = {1, PATCH_RUNS_MAX, PATCH_MAGIC};
+	const struct patch_foot foot = {
+		1, PATCH_RUNS_MAX, PATCH_VERSION, 0, PATCH_MAGIC};
 	const char *part = "12288 runs in 3 patches";
 	tarn_tensor *at = published("large", LARGE, 0), *next;
 	int r;
@@ -208,28 +209,34 @@ static void test_pages(void)
 	const struct patch_run twice[] = {one, one};
 	const uint64_t two = 2 * PATCH_PAGE;
 
-	found(&(struct patch_foot) {1, 1, 1}, &one, 1, two, "magic 0x1",
-		"no patch");
-	found(&(struct patch_foot) {1, 0, PATCH_MAGIC}, &one, 0, two, "0 runs",
-		"one without runs");
-	found(&(struct patch_foot) {1, UINT32_MAX, PATCH_MAGIC}, &one, 1, two,
-		"4294967295 runs", "one with more runs than there may be");
-	found(&(struct patch_foot) {2, 1, PATCH_MAGIC}, NULL, 0, two,
-		"2 pages in 1 runs", "one with fewer pages than it says");
-	found(&(struct patch_foot) {UINT32_MAX, 1, PATCH_MAGIC}, NULL, 0, two,
-		"4294967295 pages", "one with far fewer pages");
-	found(&(struct patch_foot) {1, 1, PATCH_MAGIC}, &outside, 1, two,
-		"run 0", "a page behind the storage");
-	found(&(struct patch_foot) {1, 1, PATCH_MAGIC}, &over, 1, two, "run 0",
-		"pages at the end of numbers");
-	found(&(struct patch_foot) {1, 1, PATCH_MAGIC}, &none, 1, two, "run 0",
-		"a run of no page");
-	found(&(struct patch_foot) {1, 1, PATCH_MAGIC}, &beyond, 1, two,
-		"run 0", "a page that the patch has not");
-	found(&(struct patch_foot) {1, 1, PATCH_MAGIC}, &wraps, 1, two, "run 0",
-		"one at the end of numbers");
-	found(&(struct patch_foot) {1, 2, PATCH_MAGIC}, twice, 2, two, "run 1",
-		"a page that is changed twice");
+	found(&(struct patch_foot) {1, 1, PATCH_VERSION, 0, 1}, &one, 1, two,
+		"magic 0x1", "no patch");
+	found(&(struct patch_foot) {1, 1, 2, 0, PATCH_MAGIC}, &one, 1, two,
+		"version 2", "one of another version");
+	found(&(struct patch_foot) {1, 0, PATCH_VERSION, 0, PATCH_MAGIC}, &one,
+		0, two, "0 runs", "one without runs");
+	found(&(struct patch_foot) {1, UINT32_MAX, PATCH_VERSION, 0,
+		      PATCH_MAGIC},
+		&one, 1, two, "4294967295 runs",
+		"one with more runs than there may be");
+	found(&(struct patch_foot) {2, 1, PATCH_VERSION, 0, PATCH_MAGIC}, NULL,
+		0, two, "2 pages in 1 runs",
+		"one with fewer pages than it says");
+	found(&(struct patch_foot) {UINT32_MAX, 1, PATCH_VERSION, 0,
+		      PATCH_MAGIC},
+		NULL, 0, two, "4294967295 pages", "one with far fewer pages");
+	found(&(struct patch_foot) {1, 1, PATCH_VERSION, 0, PATCH_MAGIC},
+		&outside, 1, two, "run 0", "a page behind the storage");
+	found(&(struct patch_foot) {1, 1, PATCH_VERSION, 0, PATCH_MAGIC}, &over,
+		1, two, "run 0", "pages at the end of numbers");
+	found(&(struct patch_foot) {1, 1, PATCH_VERSION, 0, PATCH_MAGIC}, &none,
+		1, two, "run 0", "a run of no page");
+	found(&(struct patch_foot) {1, 1, PATCH_VERSION, 0, PATCH_MAGIC},
+		&beyond, 1, two, "run 0", "a page that the patch has not");
+	found(&(struct patch_foot) {1, 1, PATCH_VERSION, 0, PATCH_MAGIC},
+		&wraps, 1, two, "run 0", "one at the end of numbers");
+	found(&(struct patch_foot) {1, 2, PATCH_VERSION, 0, PATCH_MAGIC}, twice,
+		2, two, "run 1", "a page that is changed twice");
 	must(tarn_store_remove(store, "bad"));
 }
 
@@ -250,5 +257,5 @@ int main(void)
 	tarn_store_unref(reader);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done(5 * 2 + 1 + 2 + 2 + 11 * 3 + 3);
+	return done(5 * 2 + 1 + 2 + 2 + 12 * 3 + 3);
 }
