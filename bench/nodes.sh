@@ -53,14 +53,20 @@ folder=$(mktemp -d "${TMPDIR:-.}/tarn-bench-nodes.XXXXXX")
 folder=$(cd "$folder" && pwd)
 sockets=$(mktemp -d /tmp/tarn-bench.XXXXXX) # their paths must be short
 all=$(seq 0 $((nodes - 1)))
+# What was killed is in its group until the kernel has taken it out.
+remove_group() {
+	for _ in $(seq 200); do
+		[ -n "$(cat "$1/cgroup.procs")" ] || break
+		sleep 0.01
+	done
+	rmdir "$1" || :
+}
 end() {
 	end_daemons
-	sleep 0.2 # what was killed is still in its group
 	"$network" end "$name" $nodes
-	for i in $all; do
-		rmdir "$groups/$name-$i" 2>/dev/null || :
+	for group in $(seq -f "$groups/$name-%g" 0 $((nodes - 1))) "$groups/$name"; do
+		[ ! -e "$group" ] || remove_group "$group"
 	done
-	rmdir "$groups/$name" 2>/dev/null || :
 	rm -rf "$folder" "$sockets"
 }
 trap end EXIT

@@ -66,3 +66,36 @@ def same(a, b):
     if isinstance(a, list):
         return len(a) == len(b) and all(map(same, a, b))
     return type(a) is type(b) and a == b
+
+
+# ---- tensors that are sharded among ranks ----
+
+
+def _mesh_and_whole():
+    from torch.distributed.device_mesh import init_device_mesh
+    return (init_device_mesh("cpu", (dist.get_world_size(),)),
+            torch.arange(7 * 9.).reshape(7, 9))
+
+
+def sharded_state():
+    """What the ranks of a job save together."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    mesh, whole = _mesh_and_whole()
+    return {"rows": distribute_tensor(whole, mesh, [Shard(0)]),
+            "columns": distribute_tensor(whole * 2, mesh, [Shard(1)]),
+            "all": distribute_tensor(whole * 3, mesh, [Replicate()]),
+            "step": 7}
+
+
+def check_sharded(load):
+    """load(state) fills what was saved so, cut otherwise."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+    mesh, whole = _mesh_and_whole()
+    state = {n: distribute_tensor(torch.zeros(7, 9), mesh, [Shard(d)])
+             for n, d in (("rows", 1), ("columns", 0), ("all", 1))}
+    state["step"] = 0
+    load(state)
+    for times, name in enumerate(("rows", "columns", "all"), 1):
+        found = state[name].full_tensor()
+        assert torch.equal(found, whole * times), (name, found)
+    assert state["step"] == 7, state

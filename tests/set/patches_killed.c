@@ -72,7 +72,7 @@ static int refit(
 	return r;
 }
 
-/* What others may bring about: servers that are killed, and another writer. */
+/* Errors that a killed server or another writer causes. */
 static bool is_expected(int r)
 {
 	return r == -ECONNRESET || r == -ESTALE || r == -ECONNREFUSED ||
@@ -210,7 +210,7 @@ int main(void)
 			server_kill(&server);
 	}
 	sound = killed(writer) && killed(reader) && sound;
-	ok(sound, "each version is whole, whoever is killed");
+	ok(sound, "each version is whole, whichever process is killed");
 	diag("%u kills, %u patches over each other", kills, deepest);
 	ok(deepest > 1, "versions lay over each other");
 	ok(kit_is_sound(store), "the daemon finds no fault");
