@@ -139,12 +139,12 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/publish/answer.c \
 	daemon/server/publish/commit.c \
 	daemon/server/publish/device.c \
-	daemon/server/publish/patch.c \
 	daemon/server/publish/fd.c \
 	daemon/server/publish/internal.h \
 	daemon/server/publish/names.c \
 	daemon/server/publish/names.h \
 	daemon/server/publish/parse.c \
+	daemon/server/publish/patch.c \
 	daemon/server/publish/publish.c \
 	daemon/server/publish/publish.h \
 	daemon/server/publish/remove.c \
@@ -171,10 +171,10 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/storage/name_expiry.c \
 	daemon/server/storage/own_memfd.c \
 	daemon/server/storage/own_memfd.h \
+	daemon/server/storage/patches.c \
 	daemon/server/storage/pressure_relief.c \
 	daemon/server/storage/pressure_relief.h \
 	daemon/server/storage/reclaim.c \
-	daemon/server/storage/patches.c \
 	daemon/server/storage/replicas.c \
 	daemon/server/storage/storage.c \
 	daemon/server/storage/storage.h \

@@ -34,8 +34,8 @@ int source_open(const char *path, struct source *ret) _must_check_;
 void source_close(struct source *source);
 
 /* Reads the bytes of memory from begin on into a tensor over all of it, of which it
- * takes what it needs, as copies of stream, each with the tag user. *ret_copies is how many these are: 0 where there
- * is nothing to read. *ret_bytes is added to. */
+ * takes what it needs, as copies of stream, each with the tag user. *ret_copies is how
+ * many these are: 0 where there is nothing to read. *ret_bytes is added to. */
 int source_read(const struct source *source, tarn_stream *stream,
 	tarn_tensor *memory, uint64_t begin, uint64_t end, uint64_t user,
 	int *ret_copies, uint64_t *ret_bytes) _must_check_;

@@ -10,11 +10,11 @@ shm_libshm_la_SOURCES = \
 	shm/lease_note.c \
 	shm/messages.h \
 	shm/name.c \
+	shm/patch.c \
+	shm/patch.h \
 	shm/place.h \
 	shm/record.h \
 	shm/report_record.h \
-	shm/patch.c \
-	shm/patch.h \
 	shm/ring.c \
 	shm/ring.h \
 	shm/ring_broadcast.c \

@@ -222,8 +222,8 @@ static void check_device(
 			(unsigned long long)s->size);
 }
 
-/* What it is over is there, as large as it. What is being freed may be over
- * what was freed before the word of it was read. */
+/* The storage that a patch is over is as large as the patch, and the server frees
+ * the patch first. */
 static void check_patch(const struct table *table,
 	const struct table_storage *s, uint32_t i, uint32_t n,
 	struct faults *faults)

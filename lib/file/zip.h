@@ -40,8 +40,8 @@ int zip_readable(const struct zip_record *record);
 
 /*
  * The same records, stored as they are, as an archive in a sealed memfd of whole
- * pages: the caller's own, or one that file->sharing has. -EBADMSG: one is not what it declares. -ENOMEM: what they
- * declare is more memory than there is.
+ * pages: the caller's own, or one that file->sharing has. -EBADMSG: one is not what
+ * it declares. -ENOMEM: what they declare is more memory than there is.
  */
 int zip_inflate(struct tarn_file *file, const struct zip *zip, int *ret_fd);
 

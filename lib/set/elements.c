@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/layout/layout.h"
-#include "shm/patch.h"
 #include "lib/tensor/tensor.h"
+#include "shm/patch.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 #define PAGE_BITS 12
@@ -101,27 +101,7 @@ int elements_check(const struct elements *e)
 	return 0;
 }
 
-ALWAYS int write(const struct elements *e, char *dst, bool wide, bool flat,
-	uint32_t size)
-{
-	const char *values = e->values;
-
-	for (uint64_t i = 0; i < e->n; i++) {
-		uint64_t at = position(e, wide, i);
-
-		if (at >= e->limit)
-			return elements_bad((int64_t)at, e->limit);
-		memcpy(dst + offset(e, flat, size, at), values + i * size,
-			size);
-	}
-	return 0;
-}
-
-int elements_write(const struct elements *e, void *dst)
-{
-	return FOR_ALL(write, e, (char *)dst);
-}
-
+/* In variables of its own, of which no byte that is written can be a part. */
 ALWAYS int write_range(const struct elements *given, uint64_t *ret,
 	uint64_t first, uint64_t n, char *dst, bool wide, bool flat,
 	uint32_t size)
@@ -148,6 +128,13 @@ int elements_write_range(const struct elements *e, uint64_t *i, uint64_t first,
 	uint64_t n, void *dst)
 {
 	return FOR_ALL(write_range, e, i, first, n, (char *)dst);
+}
+
+int elements_write(const struct elements *e, void *dst)
+{
+	uint64_t i = 0;
+
+	return elements_write_range(e, &i, 0, e->limit, dst);
 }
 
 /* ---- in pages ------------------------------------------------------------ */

@@ -42,8 +42,8 @@ int elements_check(const struct elements *e) _must_check_;
 int elements_write(const struct elements *e, void *dst) _must_check_;
 
 /* Writes those from *i on as long as they lie among the n elements from first on,
- * and sets *i to the next; dst is the first of these elements. For tensors without
- * gaps. -ERANGE. */
+ * and sets *i to the next; dst is the first of these elements. first is 0 for
+ * tensors with gaps. -ERANGE. */
 int elements_write_range(const struct elements *e, uint64_t *i, uint64_t first,
 	uint64_t n, void *dst) _must_check_;
 

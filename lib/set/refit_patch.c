@@ -209,8 +209,9 @@ static unsigned char *page_of(void *arg, uint64_t page)
 	return copy_at(p, page);
 }
 
-/* What it has copied is free again, and its bytes in other copies are what they
- * were: it may be put once more. n: copies that there were before. */
+/* Frees the copies that the update of a name has made, and restores the name's bytes
+ * in those of others: the name may be put once more. n: copies that there were
+ * before. */
 static void undo(
 	struct refit_patch *p, const struct refit_name *name, uint32_t n)
 {

@@ -149,18 +149,12 @@ static int put_whole(
 		STEAL(lists->at), STEAL(lists->new));
 }
 
-static bool is_plain(const tarn_tensor *list)
-{
-	return storage_by_address(list->storage) && !list->storage->on_device &&
-	       tarn_layout_is_contiguous(&list->layout);
-}
-
 /* As they are, if they can be read like that; they are read by this call alone. */
 static int plain_lists(const struct tarn_refit *refit,
 	const struct refit_name *to, const tarn_tensor *positions,
 	const tarn_tensor *values, struct lists *ret)
 {
-	if (!is_plain(positions) || !is_plain(values) ||
+	if (!tensor_is_plain(positions) || !tensor_is_plain(values) ||
 		values->layout.dtype != to->layout.dtype)
 		return copy_lists(refit, to, positions, values, ret);
 	ret->at = tarn_tensor_ref((tarn_tensor *)positions);

@@ -18,19 +18,13 @@
 /* Of the old tensor at once: fits a processor's own cache. */
 #define CHUNK (256u << 10)
 
-static bool is_plain(const tarn_tensor *t, const struct tarn_layout *as)
-{
-	return storage_by_address(t->storage) && !t->storage->on_device &&
-	       t->layout.dtype == as->dtype &&
-	       tarn_layout_is_contiguous(&t->layout);
-}
-
 static bool can_write(const struct refit_piece *p)
 {
 	const struct tarn_layout *to = &p->name->layout;
 
 	return created_of(p->name->leader->bucket->storage) &&
-	       is_plain(p->src, to) && tarn_layout_is_contiguous(to) &&
+	       tensor_is_plain(p->src) && p->src->layout.dtype == to->dtype &&
+	       tarn_layout_is_contiguous(to) &&
 	       (p->rows < 0 || tarn_dtype_pack(to->dtype) == 1);
 }
 

@@ -56,6 +56,8 @@ static int created_new(const tarn_store *store, uint64_t size, unsigned flags,
 {
 	bool mutable = flags & TARN_CREATE_MUTABLE;
 	struct created *created = malloc(sizeof(*created));
+	uint64_t there = own_mapped_size(size);
+	bool writes;
 	int r;
 
 	if (!created)
@@ -64,15 +66,12 @@ static int created_new(const tarn_store *store, uint64_t size, unsigned flags,
 		.fd = -1,
 		.mutable = mutable,
 		.place = own_place_of(store)};
-	if (blank)
-		r = own_create_blank(size, &created->place, &created->fd,
-			&created->addr, &created->blank);
-	else
-		r = own_create_part(size,
-			flags & TARN_CREATE_UNTAKEN ? 0 : own_mapped_size(size),
-			&created->place, &created->fd, &created->addr);
-	if (flags & TARN_CREATE_UNTAKEN)
-		created->blank = own_may_write(&created->place);
+	writes = own_may_write(&created->place);
+	if (flags & TARN_CREATE_UNTAKEN || (blank && writes))
+		there = 0;
+	created->blank = writes && !there;
+	r = own_create_part(
+		size, there, &created->place, &created->fd, &created->addr);
 	if (r < 0) {
 		free(created);
 		return r;
@@ -198,20 +197,14 @@ int tarn_tensor_take(const tarn_tensor *tensor)
 	return r < 0 ? tarn_fail_prefix(r, "take: ") : 0;
 }
 
-static bool is_plain(const tarn_tensor *t)
-{
-	return storage_by_address(t->storage) && !t->storage->on_device &&
-	       tarn_layout_is_contiguous(&t->layout);
-}
-
 int tarn_tensor_take_copy(tarn_tensor *dst, const tarn_tensor *src)
 {
 	const struct created *created = created_of(dst->storage);
 	uint64_t size = (uint64_t)tarn_layout_nbytes(&dst->layout), at;
 	int r;
 
-	if (created && created->blank && is_plain(dst) && is_plain(src) &&
-		dst->layout.dtype == src->layout.dtype &&
+	if (created && created->blank && tensor_is_plain(dst) &&
+		tensor_is_plain(src) &&
 		tarn_layout_equal(&dst->layout, &src->layout)) {
 		at = (uint64_t)((char *)tarn_tensor_data(dst) -
 				(char *)dst->storage->data);

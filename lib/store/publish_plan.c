@@ -214,13 +214,6 @@ static uint64_t copied_size(const tarn_tensor *tensor)
 	return (uint64_t)tarn_layout_nbytes(&tensor->layout);
 }
 
-static bool is_plain(const tarn_tensor *tensor)
-{
-	return storage_by_address(tensor->storage) &&
-	       !tensor->storage->on_device &&
-	       tarn_layout_is_contiguous(&tensor->layout);
-}
-
 /* The tensor, packed, at that byte of the copy. */
 static int copy_in(const struct plan *plan, const struct plan_source *s,
 	unsigned char *bytes, uint64_t at, const tarn_tensor *tensor)
@@ -228,7 +221,7 @@ static int copy_in(const struct plan *plan, const struct plan_source *s,
 	uint64_t size = copied_size(tensor);
 	int r = 0;
 
-	if (s->blank && is_plain(tensor))
+	if (s->blank && tensor_is_plain(tensor))
 		return own_write(s->fd, at, tarn_tensor_data(tensor), size);
 	if (s->blank && size)
 		r = own_take(&plan->place, bytes + at, size);

@@ -45,6 +45,14 @@ static inline void *tarn_tensor_origin(const tarn_tensor *tensor)
 	return data ? data + tensor->base : NULL;
 }
 
+/* Are its bytes in memory, side by side in C order, to be read as they lie? */
+static inline bool tensor_is_plain(const tarn_tensor *tensor)
+{
+	return storage_by_address(tensor->storage) &&
+	       !tensor->storage->on_device &&
+	       tarn_layout_is_contiguous(&tensor->layout);
+}
+
 /* The bytes that it reaches, in memory that has an address; no bytes where it
  * has no elements. */
 void tensor_reach(const tarn_tensor *tensor, void **ret, uint64_t *ret_size);

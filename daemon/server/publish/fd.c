@@ -236,6 +236,18 @@ static void find_holes(struct work *work)
 				   (there.cached + there.evicted) * page;
 }
 
+/* 0: the worker looks for them. */
+static int know_holes(struct publish *p, struct source *s)
+{
+	if (s->worked)
+		return 1;
+	if (publish_give_work(p, s, find_holes) == 0)
+		return 0;
+	/* There can be no thread. */
+	find_holes(&s->work);
+	return 1;
+}
+
 /* There is no copy of a patch: it is what it says in its own pages. */
 static int refuse_patch(const struct publish *p, const struct source *s)
 {
@@ -253,11 +265,8 @@ static int adopt_patch(struct publish *p, struct source *s)
 {
 	int ro, r;
 
-	if (!s->worked && publish_give_work(p, s, find_holes) == 0)
+	if (!know_holes(p, s))
 		return 0;
-	/* There can be no thread. */
-	if (!s->worked)
-		find_holes(&s->work);
 	if (s->holes || !own_has_room(p->domain->server) || !is_adoptable(s))
 		return refuse_patch(p, s);
 	r = find_room(p, s);
@@ -275,12 +284,8 @@ static int adopt(struct publish *p, struct source *s)
 	bool own = publish_is_own(p, s);
 	int ro, r;
 
-	if (own && !s->worked) {
-		if (publish_give_work(p, s, find_holes) == 0)
-			return 0;
-		/* There can be no thread. */
-		find_holes(&s->work);
-	}
+	if (own && !know_holes(p, s))
+		return 0;
 	if (own && !s->holes && segment_reopen(s->fd, &ro) == 0) {
 		r = find_room(p, s);
 		if (r == 1)

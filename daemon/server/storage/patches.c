@@ -12,11 +12,17 @@
 
 #include "daemon/server/server.h"
 
+static const struct table_storage *entry_of(
+	const struct domain *domain, uint32_t index)
+{
+	return &domain->table.storages[index];
+}
+
 static uint64_t word_of(const struct domain *domain, uint32_t index)
 {
 	/* Only this thread writes the word. */
 	return atomic_load_explicit(
-		&domain->table.storages[index].word, memory_order_relaxed);
+		&entry_of(domain, index)->word, memory_order_relaxed);
 }
 
 static bool has_base(
@@ -30,23 +36,17 @@ static bool has_base(
 
 unsigned patches_below(const struct domain *domain, uint32_t index)
 {
-	const struct table_storage *e = &domain->table.storages[index];
+	const struct table_storage *e = entry_of(domain, index);
 	unsigned n = 0;
 
 	for (; e->flags & STORAGE_PATCH && n < TABLE_PATCHES_MAX &&
 		has_base(domain, e);
 		n++)
-		e = &domain->table.storages[e->of];
+		e = entry_of(domain, e->of);
 	return n;
 }
 
 /* ---- which are over it ------------------------------------------------------ */
-
-static const struct table_storage *entry_of(
-	const struct domain *domain, uint32_t index)
-{
-	return &domain->table.storages[index];
-}
 
 static void join(struct domain *domain, uint32_t index)
 {

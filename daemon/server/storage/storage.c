@@ -2,9 +2,10 @@
 /*
  * What holds a storage: names, the cache of loaded files, patches, leases.
  *
- * Names are counted here, and what needs its bytes; storage/cache.c has the
- * cache, storage/replicas.c and patches.c what a storage holds of its like. Leases are not counted: storage/collect.c looks
- * for them in the clients' lease pages, and only when all others are gone.
+ * Names are counted here, and what needs its bytes; storage/cache.c has the cache,
+ * storage/replicas.c and patches.c what a storage holds of its like. Leases are not
+ * counted: storage/collect.c looks for them in the clients' lease pages, and only
+ * when all others are gone.
  */
 #include "daemon/server/server.h"
 
