@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Any bytes as a zip archive: a PyTorch checkpoint or an .npz. What is accepted
- * are tensors that lie in the file, or in the one that it is inflated to, whatever strides they have, and whose
- * elements are read from where those lead.
+ * are tensors that lie in the file, or in the one that it is inflated to,
+ * whatever strides they have, and whose elements are read from where those lead.
  */
 #include <stdlib.h>
 #include <string.h>

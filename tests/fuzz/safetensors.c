@@ -186,11 +186,19 @@ static void judge_again(
 	free(tensors);
 }
 
+/* By its first bytes, whatever follows. */
+static bool is_other_format(const uint8_t *bytes, size_t size)
+{
+	return (size >= 6 && !memcmp(bytes, "\x93NUMPY", 6)) ||
+	       (size >= 4 && (!memcmp(bytes, "PK\3\4", 4) ||
+				     !memcmp(bytes, "PK\5\6", 4)));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	tarn_file *file;
 
-	if (size >= 6 && !memcmp(bytes, "\x93NUMPY", 6))
+	if (is_other_format(bytes, size))
 		return 0;
 	file = file_judge_open(bytes, size);
 	judge_way(file, bytes, size, false, safetensors_window);
