@@ -25,7 +25,9 @@
 #include "tests/kit/restart.h"
 #include "tests/kit/tap.h"
 
-enum { TENSORS = 3, ELEMENTS = 500000, STEP = 40009, SECONDS = 4 };
+enum { TENSORS = 3, ELEMENTS = 500000, STEP = 40009 };
+/* At least so long, and at most, until versions have lain over each other. */
+enum { SECONDS = 4, PATIENCE = 120 };
 enum { POSITIONS = ELEMENTS / STEP };
 
 static struct daemon server;
@@ -180,24 +182,35 @@ static unsigned depth(tarn_store *store)
 	return n;
 }
 
+/* A while, up to 62 ms. Where that is too short to make versions in, it becomes
+ * longer with each kill. */
+static void wait_a_while(unsigned *seed, unsigned kills, unsigned deepest)
+{
+	unsigned slow = deepest > 1 ? 1 : 1 + kills / 20;
+
+	usleep(slow * (2000 + (unsigned)rand_r(seed) % 60000));
+}
+
 int main(void)
 {
 	unsigned seed = 1, kills = 0, deepest = 0;
 	pid_t writer, reader;
 	tarn_store *store;
 	bool sound = true;
-	int64_t until;
+	int64_t begun;
 
 	daemon_start(&server, "patches_killed.sock", NULL);
 	must(tarn_store_open(server.socket, NULL, &store));
 	publish(store);
 	writer = begin(write_versions);
 	reader = begin(read_versions);
-	until = clock_ms() + SECONDS * 1000;
-	while (sound && clock_ms() < until) {
+	begun = clock_ms();
+	while (sound &&
+		clock_ms() - begun <
+			(deepest > 1 ? SECONDS : PATIENCE) * INT64_C(1000)) {
 		unsigned n;
 
-		usleep(2000 + (unsigned)rand_r(&seed) % 60000);
+		wait_a_while(&seed, kills, deepest);
 		n = depth(store);
 		deepest = n > deepest ? n : deepest;
 		sound = killed(writer);
