@@ -307,24 +307,6 @@ static void while_it_hangs(void)
 	is_loaded(&b, 2, false, "another loader does the killed one's work");
 }
 
-/* Waits until a process that was sent SIGSTOP has stopped. */
-static void wait_stopped(pid_t pid)
-{
-	double begun = seconds();
-	char path[40], state;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	do {
-		file = fopen(path, "re");
-		if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-			bail("%s: %m", path);
-		fclose(file);
-	} while (state != 'T' && seconds() - begun < 60 && usleep(1000) == 0);
-	if (state != 'T')
-		bail("process %d does not stop", (int)pid);
-}
-
 /* Has the server find both requests at once; the type of b's answer. */
 static int in_one_turn(bool remove_first)
 {

@@ -130,6 +130,23 @@ pid_t child_named(pid_t keeper, const char *name)
 	return newest;
 }
 
+void wait_stopped(pid_t pid)
+{
+	double begun = seconds();
+	char path[40], state;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	do {
+		file = fopen(path, "re");
+		if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+			bail("%s: %m", path);
+		fclose(file);
+	} while (state != 'T' && seconds() - begun < 60 && usleep(1000) == 0);
+	if (state != 'T')
+		bail("process %d does not stop", (int)pid);
+}
+
 /* ---- the client --------------------------------------------------------- */
 
 struct tarn_report_daemon witness_status(struct witness *w)

@@ -43,6 +43,8 @@ bool witness_sees_used(struct witness *w, uint64_t used);
 
 /* The daemon's child of that name ("tarn-loader"), the newest; 0. */
 pid_t child_named(pid_t keeper, const char *name);
+/* Waits until a process that was sent SIGSTOP has stopped. */
+void wait_stopped(pid_t pid);
 /* How many there are, and the newest. */
 unsigned children_named(pid_t keeper, const char *name, pid_t *ret_newest);
 
