@@ -95,7 +95,7 @@ static void test_consumer(tarn_store *store)
 		"a descriptor for both roles is refused");
 	tarn_channel_unref(in);
 	tarn_channel_unref(out);
-	must(tarn_store_remove(store, "in"));
+	may_fail(tarn_store_remove(store, "in"));
 }
 
 static void test_producer(tarn_store *store)
@@ -434,7 +434,7 @@ static void test_watch(tarn_store *store)
 		"a watcher sees the channel's end");
 	tarn_channel_unref(c);
 	tarn_channel_unref(eye);
-	must(tarn_store_remove(store, "watched"));
+	may_fail(tarn_store_remove(store, "watched"));
 }
 
 int main(void)

@@ -64,7 +64,8 @@ static int64_t mapped(const void *start, uint64_t size)
 			    (off_t)((first + i) * sizeof(entry))) !=
 			sizeof(entry))
 			bail("pagemap is short");
-		n += entry >> 63;
+		/* Present, or on its way to another place (bit 62). */
+		n += entry >> 62 != 0;
 	}
 	close(fd);
 	return n;

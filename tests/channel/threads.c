@@ -165,8 +165,8 @@ static void test_close(void)
 	tarn_channel_unref(c);
 	tarn_channel_unref(other);
 	tarn_channel_unref(full);
-	must(tarn_store_remove(store, "ends"));
-	must(tarn_store_remove(store, "full"));
+	may_fail(tarn_store_remove(store, "ends"));
+	may_fail(tarn_store_remove(store, "full"));
 }
 
 static void nothing(int sig)

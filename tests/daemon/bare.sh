@@ -41,6 +41,6 @@ else
 	has "/proc/self/fd/" "$err" \
 		"the error names the file of /proc that is missing"
 fi
-run beside tmpfs ro timeout 20 "$TARN_DAEMON" --socket "$TMPDIR/by-hand"
+run beside tmpfs ro timeout 300 "$TARN_DAEMON" --socket "$TMPDIR/by-hand"
 is 1 "$status" "a daemon that is started by hand does not start without /proc"
 finish

@@ -4,6 +4,7 @@
  * Requests that come too soon wait for their turn, and are not refused; nor is a
  * release that is still under way taken for memory that nobody holds.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "shm/lease.h"
 #include "tests/kit/must.h"
 #include "tests/kit/raw_client.h"
+#include "tests/kit/restart.h"
 #include "tests/kit/tap.h"
 #include "tests/kit/witness.h"
 
@@ -93,6 +95,7 @@ static void test_many(void)
 
 static void test_release_under_way(void)
 {
+	pid_t pid = server_of(&server);
 	struct holder h;
 
 	hold(&h);
@@ -100,10 +103,14 @@ static void test_release_under_way(void)
 	is_int(WIRE_CHECKED, raw_answer(&h.raw), "a holder's check is made");
 	is_int(0, h.raw.checked.n_faults,
 		"memory that only a lease holds is no fault");
+	/* Both lie in its socket when it reads the first. */
+	kill(pid, SIGSTOP);
+	wait_stopped(pid);
 	let_go(&h);
 	ask(&h.raw);
 	must(raw_send(&h.raw, WIRE_RELEASED, &h.released, sizeof(h.released),
 		NULL, 0));
+	kill(pid, SIGCONT);
 	is_int(WIRE_CHECKED, raw_answer(&h.raw),
 		"a check before the message of a release is made");
 	is_int(0, h.raw.checked.n_faults,

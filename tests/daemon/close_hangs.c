@@ -6,6 +6,8 @@
  * killed server is replaced, an upgrade succeeds, a killed loader gives its
  * memory back, and the daemon ends when asked to.
  */
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,14 +62,26 @@ static void do_it(enum deed deed, struct raw *raw, struct raw *body, int fd)
 		bail("the file is not loaded: %s", raw->text);
 }
 
+/* The file is closed before the client is answered, or after. */
+static void await_answer(int done)
+{
+	struct pollfd p = {.fd = done, .events = POLLIN};
+	char byte;
+
+	if (poll(&p, 1, RAW_PATIENCE_MS) != 1 || read(done, &byte, 1) != 1)
+		bail("a client is not answered");
+}
+
 /* A process of its own, since it must be killed, and then hangs too. */
 static void wedge(enum deed deed)
 {
 	unsigned caught = hang_caught();
 	struct raw raw, body;
+	int fd, done[2];
 	pid_t pid;
-	int fd;
 
+	if (pipe2(done, O_CLOEXEC) < 0)
+		bail("a pipe: %m");
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
@@ -76,13 +90,17 @@ static void wedge(enum deed deed)
 		raw_open(&body, server.socket);
 		hang_arm();
 		do_it(deed, &raw, &body, fd);
-		pause();
+		if (write(done[1], "", 1) == 1)
+			pause();
 		_exit(1);
 	}
 	wedgers[n_wedgers++] = pid;
+	close(done[1]);
 	ok(hang_has_caught(caught + 1),
 		deed == LOADED ? "a loader closes a file that hangs"
 			       : "the server closes a file that hangs");
+	await_answer(done[0]);
+	close(done[0]);
 }
 
 static void serves(const char *what)

@@ -137,7 +137,7 @@ static void test_lasts(void)
 
 	sends_no_fds = true;
 	n_forks = 0;
-	for (int i = 0; i < CLIENTS; i++) {
+	for (int i = 0; i < CLIENTS - 1; i++) {
 		double end = seconds() + 0.05;
 
 		drop_client(i);
@@ -146,10 +146,12 @@ static void test_lasts(void)
 			usleep(1000);
 		}
 	}
-	diag("%d forks in %g s", n_forks, CLIENTS * 0.05);
+	/* Whatever was sent, this one was not. */
+	drop_client(CLIENTS - 1);
+	diag("%d forks in %g s or more", n_forks, CLIENTS * 0.05);
 	ok(n_forks >= 1 && n_forks <= most,
 		"processes are forked ever more rarely while none can be sent");
-	ok(keeper.undropped.n, "the last sockets wait for the next one");
+	ok(keeper.undropped.n, "the last socket waits for the next one");
 	sends_no_fds = false;
 	deadlines_run(&keeper.deadlines, keeper.drop_at.at);
 	is_int(0, keeper.undropped.n, "they are sent as soon as they can be");

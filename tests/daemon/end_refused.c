@@ -68,7 +68,8 @@ static void test_dies_then(void)
 	kill(server.pid, SIGTERM);
 	usleep(300000);
 	kill(pid, SIGKILL);
-	for (int i = 0; i < 300 && waitpid(server.pid, NULL, WNOHANG) == 0; i++)
+	for (int i = 0; i < 1200 && waitpid(server.pid, NULL, WNOHANG) == 0;
+		i++)
 		usleep(100000);
 	is_int(-1, kill(server.pid, 0),
 		"a daemon that was asked to end does so although its server "

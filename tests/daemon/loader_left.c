@@ -69,17 +69,17 @@ static int await(struct asked *asked)
 }
 
 /* The order of events: what the loader has sent, then what a client has. */
-static void let_finish(pid_t loader, struct asked *other)
+static void let_finish(pid_t loader, struct asked *other, int round)
 {
 	pid_t pid = server_of(&server);
 
 	kill(pid, SIGSTOP);
-	usleep(200000);
+	usleep(200000u << round);
 	stopped_load_let_work(loader);
-	usleep(500000); /* asleep it may wait for a disk */
+	usleep(500000u << round); /* asleep it may wait for a disk */
 	kill(loader, SIGKILL);
 	begin(other);
-	usleep(300000);
+	usleep(300000u << round);
 }
 
 static bool is_there(
@@ -117,7 +117,7 @@ static bool attempt(tarn_store *store, int round)
 	loader = stopped_load_begin(&server);
 	begin(&first);
 	stopped_load_await(&server, store, loader);
-	let_finish(loader, &other);
+	let_finish(loader, &other, round);
 	if (truncate(first.path, SIZE / 2) < 0)
 		bail("%s: %m", first.path);
 	kill(server_of(&server), SIGCONT);
@@ -136,7 +136,8 @@ static bool attempt(tarn_store *store, int round)
 }
 
 /* Nothing tells that a loader has sent its answers: on a loaded machine it may
- * be killed before. Of some it has. */
+ * be killed before. Each is given twice as long as the one before; of some it
+ * has. */
 #define ROUNDS 6
 
 int main(void)

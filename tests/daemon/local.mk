@@ -222,6 +222,7 @@ tests_daemon_deadline_LDADD = $(DAEMON_LIBS)
 tests_daemon_keeper_dies_early_LDADD = $(DAEMON_LIBS)
 tests_daemon_keeper_dies_early_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=prctl
 tests_daemon_keeper_last_LDADD = $(DAEMON_LIBS)
+tests_daemon_keeper_last_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=usleep
 tests_daemon_leases_ended_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_swap_LDADD = $(DAEMON_LIBS)

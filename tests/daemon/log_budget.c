@@ -95,10 +95,10 @@ static void test_daemon(void)
 {
 	static unsigned char body[PUBLISH_MSG_MAX];
 	struct publish_msg nothing = {.n_sources = 0};
-	double end = seconds() + PATIENCE_S;
 	unsigned refused = 0;
 	struct daemon daemon;
 	struct raw raw;
+	double end;
 	size_t size = publish_msg_write(&nothing, body);
 
 	daemon_log_to(log_path);
@@ -109,6 +109,7 @@ static void test_daemon(void)
 		refused += raw_answer(&raw) == WIRE_ERROR;
 	}
 	is_int(REFUSED, refused, "%u publications are refused", REFUSED);
+	end = seconds() + PATIENCE_S;
 	while (seconds() < end && logged() < REFUSED)
 		usleep(100000);
 	is_int(REFUSED, (int64_t)logged(),

@@ -49,7 +49,8 @@ static uint64_t count_mapped(const char *map, uint64_t size)
 		if (pread(fd, &entry, 8,
 			    (off_t)(((uintptr_t)map + at) / page * 8)) != 8)
 			bail("pagemap: %m");
-		n += entry >> 63;
+		/* Present, or on its way to another place (bit 62). */
+		n += entry >> 62 != 0;
 	}
 	return n * page;
 }

@@ -58,7 +58,7 @@ static void produce(const struct pool_kit *kit, struct seen *seen, void *arg)
 	int r = seen->r;
 
 	if (r >= 0)
-		r = tarn_channel_acquire(channel, 10000, &slot);
+		r = tarn_channel_acquire(channel, 60000, &slot);
 	if (r >= 0)
 		r = tarn_slot_new_tensor(slot, TARN_U8, 1, &n, &t);
 	if (r >= 0) {
@@ -83,7 +83,7 @@ static void consume(const struct pool_kit *kit, struct seen *seen, void *arg)
 
 	(void)arg;
 	if (r >= 0)
-		r = tarn_channel_receive(channel, 10000, &item);
+		r = tarn_channel_receive(channel, 60000, &item);
 	if (r >= 0)
 		r = tarn_item_tensor(item, 0, &t);
 	if (r >= 0)

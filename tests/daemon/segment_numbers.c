@@ -265,6 +265,17 @@ static int make_room(void)
 	return r;
 }
 
+/* By somebody, right or wrong. */
+static bool is_seen(void)
+{
+	long wanted = shared->right + 2 * READERS;
+	double end = seconds() + 120.0;
+
+	while (shared->right < wanted && !shared->wrong && seconds() < end)
+		usleep(1000);
+	return shared->right >= wanted || shared->wrong;
+}
+
 /* False, with the reason: it does not go on. */
 static bool turn(uint32_t round)
 {
@@ -281,9 +292,10 @@ static bool turn(uint32_t round)
 	if (round == UPGRADE_AT)
 		upgrade();
 	/* Each file is seen by somebody before it goes. */
-	for (long seen = shared->right;
-		shared->right < seen + 2 * READERS && !shared->wrong;)
-		usleep(1000);
+	if (!is_seen()) {
+		diag("round %u: nobody reads", round);
+		return false;
+	}
 	shared->round = 0;
 	snprintf(name, sizeof(name), "r%u/x", round);
 	remove_name(name);

@@ -90,8 +90,11 @@ mkdir victim
 socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).bind("victim/tarnd.sock")'
 echo precious >victim/tarnd.sock.lock
 before=$(stat -c '%n %i %Z' victim victim/*)
+# The daemon makes its folder again as soon as it finds it gone.
+kill -STOP "$pid"
 rm -r own && ln -s victim own
 [ "$(id -u)" != 0 ] || chown -h 1001:1001 own 2>/dev/null
+kill -CONT "$pid"
 logs listener_lost 1
 is 0 $? "a link in the place of the daemon's folder is refused and logged"
 has "symbolic link" "$(grep listener_lost "$TMPDIR/log")" \
@@ -107,7 +110,9 @@ is "directory 700" "$(stat -c '%F %a' own)" \
 planted="a stranger's folder in the place of the daemon's is refused and logged"
 empty="nothing was made in the stranger's folder"
 if [ "$(id -u)" = 0 ] && chown 1001:1001 victim 2>/dev/null; then
+	kill -STOP "$pid"
 	rm -r own victim/* && chmod 777 victim && mv victim own
+	kill -CONT "$pid"
 	logs listener_lost 2
 	is 0 $? "$planted"
 	has "uid 1001" "$(grep listener_lost "$TMPDIR/log")" \
