@@ -96,6 +96,10 @@ void welcome_done(struct welcome *welcome);
 
 /* ---- store_fork.c ----------------------------------------------------- */
 
+/* For each reply on the second connection: a fork waits this long for a hanging
+ * daemon, no longer. Tests wait longer for a slow one. */
+extern int store_fork_timeout_ms;
+
 /* From here on a child of fork() finds the store usable; until delist. */
 void store_enlist(struct tarn_store *store);
 void store_delist(struct tarn_store *store);

@@ -34,10 +34,9 @@
 #include "lib/store/socket_connect.h"
 #include "lib/store/store.h"
 
-/* For each reply on the second connection: a fork waits this long for a hanging
- * daemon, no longer. */
-#define FORK_TIMEOUT_MS 3000
 #define CHILD_TRIES 5
+
+int store_fork_timeout_ms = 3000;
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tarn_store *stores;
@@ -142,7 +141,7 @@ static void store_unlock(struct tarn_store *store, bool child)
 /* One attempt: opens a connection, and copies all leases into its pages. */
 static int child_try(struct child_connection *child, struct tarn_store *store)
 {
-	int r = child_connect(child, store, FORK_TIMEOUT_MS, HELLO_CHILD);
+	int r = child_connect(child, store, store_fork_timeout_ms, HELLO_CHILD);
 
 	if (r < 0)
 		return r;

@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/store/store.h"
 #include "tests/kit/report.h"
 #include "tests/kit/tap.h"
 
 #define LARGE (40ull << 20)
+#define PATIENCE_MS 60000
 
 struct daemon kit_fork_daemon;
 tarn_store *kit_fork_store;
@@ -47,6 +49,7 @@ void kit_fork_begin(void)
 	const char *const options[] = {
 		"--budget", "64M", "--segment-size", "32M", NULL};
 
+	store_fork_timeout_ms = PATIENCE_MS;
 	daemon_start(&kit_fork_daemon, "d.sock", options);
 	kit_fork_one = make_file("one.safetensors", LARGE);
 	kit_fork_two = make_file("two.safetensors", LARGE);

@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -89,7 +88,6 @@ static void publish_pool(void)
 /* A file's, whose header puts its bytes anywhere in a page. */
 static void publish_file(void)
 {
-	const char *folder = getenv("TARN_TEST_FOLDER");
 	struct tarn_save_item items[TENSORS] = {0};
 	const struct tarn_load_options options = {.name = "set"};
 	const int64_t shape = ELEMENTS;
@@ -97,8 +95,7 @@ static void publish_file(void)
 	tarn_file *file;
 	char path[512];
 
-	snprintf(path, sizeof(path), "%s/patches.safetensors",
-		folder ? folder : ".");
+	snprintf(path, sizeof(path), "%s/patches.safetensors", test_tmpdir());
 	for (int i = 0; i < TENSORS; i++) {
 		items[i].name = names[i];
 		must(tarn_tensor_zeros(TARN_U16, 1, &shape, &made[i]));

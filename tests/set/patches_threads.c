@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tarn/tarn.h>
 
@@ -20,7 +21,7 @@
 #include "tests/kit/tap.h"
 
 enum { ELEMENTS = 600000, STEP = 40009, VERSIONS = 40, WRITERS = 2 };
-enum { POSITIONS = ELEMENTS / STEP, READERS = 3 };
+enum { POSITIONS = ELEMENTS / STEP, READERS = 3, PATIENCE_S = 60 };
 
 static struct daemon server;
 static tarn_store *store;
@@ -64,6 +65,15 @@ static bool are_tied(const char *set)
 	return same;
 }
 
+/* Readers may be slow to look: some of the versions wait for it. */
+static void await_patches(void)
+{
+	double end = seconds() + PATIENCE_S;
+
+	while (!patches && seconds() < end)
+		usleep(1000);
+}
+
 static void *write_versions(void *set)
 {
 	tarn_tensor *at = list(TARN_I64), *to = list(TARN_U32);
@@ -75,6 +85,8 @@ static void *write_versions(void *set)
 		}
 		must(refit(set, at, to));
 		untied += !are_tied(set);
+		if (v == VERSIONS / 2)
+			await_patches();
 	}
 	tarn_tensor_unref(at);
 	tarn_tensor_unref(to);

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -80,16 +79,18 @@ static void test_file(tarn_tensor *t)
 	struct tarn_save_item item = {.name = "w", .tensor = t};
 	tarn_tensor *there, *read;
 	tarn_file *file;
+	char path[512];
 
-	must(tarn_save("patched.safetensors", &item, 1, NULL, NULL));
-	must(tarn_file_open("patched.safetensors", &file));
+	snprintf(path, sizeof(path), "%s/patched.safetensors", test_tmpdir());
+	must(tarn_save(path, &item, 1, NULL, NULL));
+	must(tarn_file_open(path, &file));
 	must(tarn_file_tensor(file, "w", &there));
 	must(tarn_tensor_clone(there, &read));
 	ok(is_model(read), "it is saved as it is read");
 	tarn_tensor_unref(read);
 	tarn_tensor_unref(there);
 	tarn_file_unref(file);
-	unlink("patched.safetensors");
+	unlink(path);
 }
 
 static void test_channel(tarn_tensor *t)

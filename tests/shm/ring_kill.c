@@ -26,9 +26,9 @@
 enum { SLOTS = 3, WORKERS = 5, PRODUCERS = 3, WORDS = 16 };
 #define IDS (1u << 28)   /* bytes, touched as they are used */
 #define LIVES (1u << 16) /* of producers */
-#define STALL_S 20
+#define STALL_S 120
 
-#define PATIENCE_NS 30000000000ull
+#define PATIENCE_NS 60000000000ull
 
 /* What is known of an item. */
 enum { BEGUN = 1, DONE = 2, DELIVERED = 4, RELEASED = 8 };
@@ -262,13 +262,14 @@ static void drain(struct ring *ring, const char *what)
 		broadcast ? "in all" : "again");
 }
 
-/* A storm goes on until its time is over and a reader has died with an item in
- * hand, which is chance; for PATIENCE_NS at most. */
-static bool goes_on(uint64_t end)
+/* A storm goes on until its time is over, some have died, and a reader has died
+ * with an item in hand, which is chance; for PATIENCE_NS at most. */
+static bool goes_on(uint64_t end, uint32_t deaths)
 {
 	uint64_t now = now_ns();
 
-	return now < end || (!board->again && now < end + PATIENCE_NS);
+	return now < end ||
+	       ((!deaths || !board->again) && now < end + PATIENCE_NS);
 }
 
 static void storm(enum ring_mode mode, double seconds, const char *what)
@@ -281,9 +282,10 @@ static void storm(enum ring_mode mode, double seconds, const char *what)
 	uint32_t owners[WORKERS];
 	struct ring_stat stat;
 
+	diag("%s: seed %llu", what, (unsigned long long)random);
 	for (unsigned int i = 0; i < WORKERS; i++)
 		pids[i] = start(i, owners[i] = owner++);
-	while (goes_on(end) && !board->faults && owner < LIVES - 8) {
+	while (goes_on(end, deaths) && !board->faults && owner < LIVES - 8) {
 		unsigned int i;
 
 		random ^= random << 13;

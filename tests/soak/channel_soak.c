@@ -18,6 +18,7 @@
 #include <tarn/tarn.h>
 
 #include "base/checked.h"
+#include "lib/store/store.h"
 #include "tests/kit/channel.h"
 #include "tests/soak/channel_soak.h"
 #include "tests/kit/must.h"
@@ -26,7 +27,8 @@
 #include "tests/kit/tap.h"
 
 #define SLOTS 8
-#define END_MS 60000
+#define END_MS (SOAK_PATIENCE_S * 1000)
+#define SLOWER_US 5000
 
 struct kid {
 	pid_t pid;
@@ -84,23 +86,48 @@ static int await_role(struct kid *kids, int role)
 
 /* ---- the whole --------------------------------------------------------- */
 
-static int soak(
-	struct kid *kids, struct daemon *daemon, double duration, int fd)
+static bool has_enough(void)
+{
+	return soak_board->done && soak_board->kept;
+}
+
+/* Until its time is over and there is something to judge. */
+static bool goes_on(double end)
+{
+	double now = seconds();
+
+	return !soak_board->faults &&
+	       (now < end || (!has_enough() && now < end + SOAK_PATIENCE_S));
+}
+
+/* The next server is killed once this one has answered. */
+static bool is_due(tarn_store *store, double at)
+{
+	struct tarn_report_daemon s;
+
+	return seconds() > at && report_daemon(store, &s) >= 0;
+}
+
+/* Kills come more slowly until a child has lived long enough to do its part. */
+static int soak(struct kid *kids, struct daemon *daemon, tarn_store *store,
+	double duration, int fd)
 {
 	double end = seconds() + duration, server_at = seconds() + 0.7;
+	uint32_t slow_us = 0;
 	int kills = 0;
 
-	while (seconds() < end && !soak_board->faults) {
+	while (goes_on(end)) {
 		struct kid *kid = &kids[soak_below(SOAK_CHILDREN)];
 
-		soak_nap_us(2000 + soak_below(30000));
+		slow_us = has_enough() ? 0 : slow_us + SLOWER_US;
+		soak_nap_us(2000 + soak_below(30000 + slow_us));
 		if (soak_roles[kid->role].killed) {
 			kill(kid->pid, SIGKILL);
 			waitpid(kid->pid, NULL, 0);
 			start(kid, fd);
 			kills++;
 		}
-		if (seconds() > server_at) {
+		if (is_due(store, server_at)) {
 			server_kill(daemon);
 			server_at = seconds() + 0.7;
 		}
@@ -288,13 +315,14 @@ static void run(double duration)
 	daemon_start(&daemon, "soak.sock", (const char *[]) {NULL});
 	memcpy(soak_board->socket, daemon.socket, sizeof(soak_board->socket));
 	store = kit_channel_store(daemon.socket);
+	store->connection.timeout_ms = SOAK_PATIENCE_S * 1000;
 	before = used(store);
 	channels[0] = kit_channel_open(store, "queue", &options);
 	options.mode = TARN_CHANNEL_BROADCAST;
 	channels[1] = kit_channel_open(store, "cast", &options);
 	start_all(kids, fd, channels[1]);
-	diag("%d killed in %g seconds", soak(kids, &daemon, duration, fd),
-		duration);
+	diag("%d killed in %g seconds",
+		soak(kids, &daemon, store, duration, fd), duration);
 	end_all(kids, fd, channels);
 	judge();
 	judge_store(store, channels, before);

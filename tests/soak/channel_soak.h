@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #define SOAK_ITEMS (8u << 20)
+#define SOAK_PATIENCE_S 120 /* for what takes long on a busy machine */
 
 enum { BEGUN = 1, DONE = 2 };
 
@@ -33,7 +34,7 @@ struct soak_board {
 	char socket[108];
 	atomic_bool stop;
 	atomic_uint next; /* item */
-	atomic_uint faults, again, kept;
+	atomic_uint faults, again, done, kept;
 	char fault[300]; /* the first */
 	/* The mode is known by the number: odd ones are broadcast. */
 	atomic_uchar published[SOAK_ITEMS], first[SOAK_ITEMS], seen[SOAK_ITEMS];

@@ -17,6 +17,7 @@
 
 #include <tarn/tarn.h>
 
+#include "lib/store/store.h"
 #include "tests/kit/restart.h"
 #include "tests/kit/tap.h"
 
@@ -109,7 +110,7 @@ static int add_kept(tarn_store *store, tarn_slot *slot, uint32_t item)
 
 	snprintf(name, sizeof(name), "w/%u", item);
 	w.name = name;
-	r = tarn_store_create(store, TARN_U32, 1, &n, 0, &w.tensor);
+	r = CALL_AGAIN(tarn_store_create(store, TARN_U32, 1, &n, 0, &w.tensor));
 	if (r < 0)
 		return r;
 	for (int i = 0; i < WEIGHTS; i++)
@@ -159,10 +160,12 @@ static bool produce(tarn_store *store, tarn_channel *c, bool cast)
 	}
 	soak_board->published[item] = BEGUN;
 	r = tarn_slot_publish(slot);
-	if (r < 0)
+	if (r < 0) {
 		soak_fault("publish %u: %s", item, tarn_error_message());
-	else
+	} else {
 		soak_board->published[item] = DONE;
+		soak_board->done++;
+	}
 	return r >= 0;
 }
 
@@ -276,6 +279,21 @@ static void consume(tarn_channel *c, bool cast, bool stay)
 
 /* ---- a life ------------------------------------------------------------ */
 
+/* Waits long for every answer: many servers die, and a busy machine takes its
+ * time to begin the next. */
+static int open_store(tarn_store **ret)
+{
+	double end = seconds() + SOAK_PATIENCE_S;
+	int r;
+
+	do
+		r = tarn_store_open(soak_board->socket, NULL, ret);
+	while ((r == -ECONNRESET || r == -ETIMEDOUT) && seconds() < end);
+	if (r >= 0)
+		(*ret)->connection.timeout_ms = SOAK_PATIENCE_S * 1000;
+	return r;
+}
+
 int soak_child(int role, int fd, uint64_t seed)
 {
 	tarn_store *store = NULL;
@@ -284,7 +302,7 @@ int soak_child(int role, int fd, uint64_t seed)
 
 	soak_map_board(fd);
 	soak_rng = seed;
-	r = CALL_AGAIN(tarn_store_open(soak_board->socket, NULL, &store));
+	r = open_store(&store);
 	if (r >= 0)
 		r = CALL_AGAIN(tarn_channel_open(
 			store, soak_roles[role].channel, NULL, &c));

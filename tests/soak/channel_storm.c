@@ -22,6 +22,7 @@
 
 #include <tarn/tarn.h>
 
+#include "lib/store/store.h"
 #include "tests/kit/must.h"
 #include "tests/kit/report.h"
 #include "tests/kit/restart.h"
@@ -30,7 +31,7 @@
 
 enum { PRODUCERS = 3, CONSUMERS = 3, WORKERS = PRODUCERS + CONSUMERS };
 enum { SLOTS = 8, SECONDS = 4, ITEMS_MAX = 1 << 20, SIZE = 20000 };
-enum { ITEMS_MIN = 21, PATIENCE_S = 60 };
+enum { ITEMS_MIN = 21, PATIENCE_S = 120, SLOWER_US = 5000 };
 
 /* What becomes of an item. */
 enum fate { NOTHING, BEGUN, PUBLISHED };
@@ -58,6 +59,8 @@ static void fault(const char *what, uint32_t item, int r)
 
 /* ---- workers ----------------------------------------------------------- */
 
+/* It waits long for every answer: many servers die, and a busy machine takes
+ * its time to begin the next. */
 static tarn_store *store_of(void)
 {
 	tarn_store *store = NULL;
@@ -71,6 +74,8 @@ static tarn_store *store_of(void)
 	}
 	if (r < 0)
 		fault("a store", 0, r);
+	else
+		store->connection.timeout_ms = PATIENCE_S * 1000;
 	return store;
 }
 
@@ -274,20 +279,28 @@ static long count_published(void)
 	return n;
 }
 
-/* Until then, and until there was something to do: a busy machine may take
- * longer for that. */
-static void rage(double until)
+static bool is_answered(tarn_store *store)
 {
-	unsigned n = 0, seed = 4711;
+	struct tarn_report_daemon s;
+
+	return report_daemon(store, &s) >= 0;
+}
+
+/* Until then, and until there was something to do: a busy machine may take
+ * longer for that, and is given more and more time between two kills. */
+static void rage(tarn_store *store, double until)
+{
+	unsigned n = 0, seed = 4711, nap_us = 60000;
 
 	while ((seconds() < until || (count_published() < ITEMS_MIN &&
 					     seconds() < until + PATIENCE_S)) &&
 		!shared->n_faults) {
-		usleep(20000 + (useconds_t)(rand_r(&seed) % 60000));
-		if (n++ % 8 == 7)
-			server_kill(&daemon_);
-		else
+		nap_us += seconds() < until ? 0 : SLOWER_US;
+		usleep(20000 + (useconds_t)rand_r(&seed) % nap_us);
+		if (n++ % 8 != 7)
 			replace_worker(rand_r(&seed) % WORKERS);
+		else if (is_answered(store))
+			server_kill(&daemon_);
 	}
 	diag("%u kills", n);
 }
@@ -383,7 +396,7 @@ static void storm(enum tarn_channel_mode of, double duration)
 		bail("%s", tarn_error_message());
 	for (int i = 0; i < WORKERS; i++)
 		workers[i] = start(i);
-	rage(seconds() + duration);
+	rage(store, seconds() + duration);
 	shared->no_more = true;
 	end_workers(0, PRODUCERS);
 	ok(is_drained(channel), "all items that were published are received");

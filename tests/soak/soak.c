@@ -21,14 +21,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/store/store.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/soak/soak.h"
 #include "tests/kit/must.h"
 #include "tests/kit/report.h"
 #include "tests/kit/tap.h"
 
-#define HANG_MS 120000    /* no worker may be silent for so long */
+/* No worker may be silent for so long. */
+#define HANG_MS (SOAK_PATIENCE_MS + 60000)
 #define KILL_EVERY_MS 40  /* on average */
+#define SLOWER_MS 5       /* each time, until something was done */
+#define EARLY_KILLS 3     /* of servers that may have served nothing */
 #define UPGRADE_EVERY 100 /* kills, on average */
 #define FILE_WORDS (1u << 20)
 
@@ -38,7 +42,32 @@ struct soak {
 	uint64_t random;
 	uint64_t workers_killed, servers_killed, loaders_killed, both_killed;
 	uint64_t upgrades;
+	/* That workers got before the last kill of a server; and how many
+	 * servers were killed without one. */
+	uint64_t answers;
+	unsigned early_kills;
 };
+
+/* What all workers have done. */
+struct sums {
+	uint64_t opens, publishes, lookups, loads, retries;
+};
+
+static struct sums sum_up(const struct soak *soak)
+{
+	struct sums s = {0};
+
+	for (unsigned i = 0; i < SOAK_WORKERS; i++) {
+		const struct soak_worker *w = &soak->board->workers[i];
+
+		s.opens += atomic_load(&w->opens);
+		s.publishes += atomic_load(&w->publishes);
+		s.lookups += atomic_load(&w->lookups);
+		s.loads += atomic_load(&w->loads);
+		s.retries += atomic_load(&w->retries);
+	}
+	return s;
+}
 
 /* ---- processes ------------------------------------------------------- */
 
@@ -96,6 +125,22 @@ static bool kill_child(const struct soak *soak, const char *name)
 	return killed;
 }
 
+/* A few servers in a row may be killed before they serve anybody. If all were,
+ * a machine on which they take long to begin would never get any further. */
+static bool kill_server(struct soak *soak)
+{
+	struct sums now = sum_up(soak);
+
+	if (now.opens + now.publishes != soak->answers)
+		soak->early_kills = 0;
+	if (soak->early_kills == EARLY_KILLS ||
+		!kill_child(soak, "tarn-server"))
+		return false;
+	soak->answers = now.opens + now.publishes;
+	soak->early_kills++;
+	return true;
+}
+
 static void kill_worker(struct soak *soak)
 {
 	unsigned i = (unsigned)(soak_random(&soak->random) % SOAK_WORKERS);
@@ -127,11 +172,11 @@ static void kill_something(struct soak *soak)
 		soak->loaders_killed += kill_child(soak, "tarn-loader");
 		break;
 	case 4:
-		soak->both_killed += kill_child(soak, "tarn-server");
+		soak->both_killed += kill_server(soak);
 		kill_worker(soak);
 		break;
 	default:
-		soak->servers_killed += kill_child(soak, "tarn-server");
+		soak->servers_killed += kill_server(soak);
 	}
 }
 
@@ -298,16 +343,8 @@ static int64_t leaked(tarn_store *store)
 
 static void print_totals(const struct soak *soak, uint64_t seconds)
 {
-	uint64_t publishes = 0, lookups = 0, loads = 0, retries = 0;
+	struct sums s = sum_up(soak);
 
-	for (unsigned i = 0; i < SOAK_WORKERS; i++) {
-		const struct soak_worker *w = &soak->board->workers[i];
-
-		publishes += atomic_load(&w->publishes);
-		lookups += atomic_load(&w->lookups);
-		loads += atomic_load(&w->loads);
-		retries += atomic_load(&w->retries);
-	}
 	diag("%llu s: killed %llu clients, %llu servers, %llu loaders, %llu "
 	     "times both, %llu upgrades",
 		(unsigned long long)seconds,
@@ -318,22 +355,36 @@ static void print_totals(const struct soak *soak, uint64_t seconds)
 		(unsigned long long)soak->upgrades);
 	diag("%llu sets published, %llu look-ups, %llu loads, %llu calls that "
 	     "ended with an error",
-		(unsigned long long)publishes, (unsigned long long)lookups,
-		(unsigned long long)loads, (unsigned long long)retries);
-	ok(publishes && lookups && loads,
+		(unsigned long long)s.publishes, (unsigned long long)s.lookups,
+		(unsigned long long)s.loads, (unsigned long long)s.retries);
+	ok(s.publishes && s.lookups && s.loads,
 		"sets were published, looked up and loaded");
+}
+
+/* The last kill or upgrade may still be under way. */
+static tarn_store *open_at_last(const struct soak *soak)
+{
+	uint64_t until = soak_now_ms() + SOAK_PATIENCE_MS;
+	tarn_store *store = NULL;
+	int r;
+
+	while ((r = tarn_store_open(soak->daemon.socket, NULL, &store)) < 0 &&
+		soak_now_ms() < until)
+		usleep(10000);
+	is_int(0, r, "the daemon serves on");
+	if (r < 0)
+		bail("%s", tarn_error_message());
+	store->connection.timeout_ms = SOAK_PATIENCE_MS;
+	return store;
 }
 
 static void finish(struct soak *soak, uint64_t seconds)
 {
-	tarn_store *store = NULL;
+	tarn_store *store;
 
 	stop_workers(soak);
 	print_totals(soak, seconds);
-	is_int(0, tarn_store_open(soak->daemon.socket, NULL, &store),
-		"the daemon serves on");
-	if (!store)
-		bail("%s", tarn_error_message());
+	store = open_at_last(soak);
 	verify_all(soak, store);
 	is_int(0, run_check(soak), "tarn check finds no fault");
 	remove_all(store);
@@ -349,12 +400,37 @@ static void finish(struct soak *soak, uint64_t seconds)
 		unlink(soak->board->files[i]);
 }
 
+/* Kills until that time, and until each kind of work was done once: slower and
+ * slower as long as that takes. Returns when it ended. */
+static uint64_t storm(struct soak *soak, uint64_t end)
+{
+	uint64_t now, next = soak_now_ms() + 500, slow = 0;
+	bool enough = false;
+
+	while (!atomic_load(&soak->board->faults) &&
+		((now = soak_now_ms()) < end ||
+			(!enough && now < end + SOAK_PATIENCE_MS))) {
+		if (now >= next) {
+			struct sums s = sum_up(soak);
+
+			enough = s.publishes && s.lookups && s.loads;
+			slow = enough ? 0 : slow + SLOWER_MS;
+			kill_something(soak);
+			next = now + soak_random(&soak->random) %
+					     (2 * KILL_EVERY_MS + slow);
+		}
+		watch_workers(soak);
+		usleep(1000);
+	}
+	return soak_now_ms();
+}
+
 int main(int argc, char **argv)
 {
 	static struct soak soak;
 	const char *minute = getenv("TARN_SOAK_SECONDS");
 	uint64_t seconds = minute ? strtoull(minute, NULL, 0) : 60;
-	uint64_t begun, now, next;
+	uint64_t begun;
 
 	soak.random = (uint64_t)getpid() ^ soak_now_ms() << 20;
 	for (int i = 1; i + 1 < argc; i += 2) {
@@ -368,17 +444,6 @@ int main(int argc, char **argv)
 	diag("seed %llu", (unsigned long long)soak.random);
 	begin(&soak);
 	begun = soak_now_ms();
-	next = begun + 500;
-	while ((now = soak_now_ms()) < begun + seconds * 1000 &&
-		!atomic_load(&soak.board->faults)) {
-		if (now >= next) {
-			kill_something(&soak);
-			next = now +
-			       soak_random(&soak.random) % (2 * KILL_EVERY_MS);
-		}
-		watch_workers(&soak);
-		usleep(1000);
-	}
-	finish(&soak, (now - begun) / 1000);
+	finish(&soak, (storm(&soak, begun + seconds * 1000) - begun) / 1000);
 	return done(10);
 }

@@ -23,6 +23,7 @@
 #define SOAK_SET 4     /* names */
 #define SOAK_NAMES (SOAK_WORKERS * SOAK_GROUPS * SOAK_SET)
 #define SOAK_FILES 3
+#define SOAK_PATIENCE_MS 120000 /* for what takes long on a busy machine */
 #define SOAK_HELD 24 /* tensors that a worker keeps, and reads again */
 
 struct soak_row {
@@ -33,6 +34,7 @@ struct soak_row {
 struct soak_worker {
 	pid_t pid;             /* the parent's business */
 	_Atomic uint64_t beat; /* ms, when it last did something */
+	_Atomic uint64_t opens;
 	_Atomic uint64_t publishes;
 	_Atomic uint64_t lookups;
 	_Atomic uint64_t loads;

@@ -47,7 +47,7 @@ static void excuse(struct work *w, const char *what)
 
 static void open_store(struct work *w)
 {
-	uint64_t until = soak_now_ms() + 20000;
+	uint64_t until = soak_now_ms() + SOAK_PATIENCE_MS;
 
 	w->store = tarn_store_unref(w->store);
 	while (tarn_store_open(w->board->socket, NULL, &w->store) < 0) {
@@ -59,6 +59,7 @@ static void open_store(struct work *w)
 		usleep(5000);
 	}
 	beat(w);
+	atomic_fetch_add(&w->self->opens, 1);
 }
 
 /* ---- publishing ------------------------------------------------------ */

@@ -356,7 +356,7 @@ int main(void)
 {
 	int fd = fake_start(&fake, FAKE_GOOD);
 
-	if (store_open_fd(fd, "fake", "", 5000, &store) < 0)
+	if (store_open_fd(fd, "fake", "", 60000, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	test_good();
 	test_unaligned();

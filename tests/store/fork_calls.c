@@ -21,9 +21,11 @@
 #include "tests/kit/report.h"
 #include "tests/kit/store_fork.h"
 #include "tests/kit/tap.h"
+#include "tests/kit/witness.h"
 
 #define FORKS 40
 #define THREADS 2
+#define PATIENCE_S 60
 
 /* All of the kit_fork_store, in a child that has leases; 0, or where it went
  * wrong. */
@@ -143,6 +145,14 @@ static void *looker(void *arg)
 	return arg;
 }
 
+static void await_look(void)
+{
+	double end = seconds() + PATIENCE_S;
+
+	while (!looked && seconds() < end)
+		usleep(1000);
+}
+
 static int look_in_child(void)
 {
 	tarn_tensor *t;
@@ -182,6 +192,7 @@ static void test_threads(void)
 	}
 	for (int i = 0; i < FORKS; i++)
 		bad += kit_fork_finished(pids[i]) != 0;
+	await_look();
 	atomic_store(&stop, true);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
@@ -243,6 +254,7 @@ static void test_progress(bool holding)
 	report_daemon(kit_fork_store, &status);
 	forker.pid = status.server_pid;
 	kill(forker.pid, SIGSTOP);
+	wait_stopped(forker.pid);
 	r = tarn_store_load(
 		kit_fork_store, kit_fork_small, &options, NULL, NULL);
 	if (forker.fork == 0)

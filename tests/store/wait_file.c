@@ -89,16 +89,18 @@ struct step {
 static void *take_step(void *arg)
 {
 	struct step *step = arg;
+	uint32_t index = step->index;
 
 	/* After the call has begun to wait: a step before it ends no wait. */
 	kit_channel_until_asleep(1);
-	fake.table.storages[step->index].landed = step->landed;
-	if (step->state == STORAGE_FREE)
-		table_storage_drop(writer, step->index);
-	else
-		table_storage_set(writer, step->index, step->state);
+	fake.table.storages[index].landed = step->landed;
+	/* First: at no moment is there no load at all. */
 	if (step->again)
 		step->index = begin_load(SIZE);
+	if (step->state == STORAGE_FREE)
+		table_storage_drop(writer, index);
+	else
+		table_storage_set(writer, index, step->state);
 	table_wake(writer);
 	return NULL;
 }
