@@ -5,6 +5,10 @@
 #include "lib/file/file.h"
 #include "lib/store/store.h"
 
+/* How long a process waits for another that inflates, and longer by the file's
+ * size; tests allow more. */
+extern unsigned inflated_patience_ms;
+
 /* For file_open_shared. */
 struct file_sharing store_sharing(struct tarn_store *store);
 

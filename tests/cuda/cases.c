@@ -124,6 +124,11 @@ uint64_t count_bytes(void)
 	return count("fakecuda_registered");
 }
 
+uint64_t count_waiting(void)
+{
+	return count("fakecuda_waiting");
+}
+
 /* The kernel's word for it. */
 bool driver_is_loaded(void)
 {

@@ -46,4 +46,5 @@ uint64_t count_calls(void);
 uint64_t count_of(const char *name);
 uint64_t count_registrations(void);
 uint64_t count_bytes(void);
+uint64_t count_waiting(void); /* registrations, at their gate */
 bool driver_is_loaded(void);

@@ -18,8 +18,9 @@
  *	FAKECUDA_LOST=E        what needs a context returns that error
  *	FAKECUDA_MEMORY=N      bytes of a device, for each process (256 MiB)
  *	FAKECUDA_LATE=N        microseconds that queued work takes (200)
- *	FAKECUDA_REGISTER_LATE=N microseconds that registering takes (0); other
- *	                       calls need not wait for it
+ *	FAKECUDA_REGISTER_GATE=FD registering waits until something can be read
+ *	                       from there, for a minute at most; other calls
+ *	                       need not wait for it
  *	FAKECUDA_WORK=E        queued work fails, and all that is called later
  *	FAKECUDA_PITCH=N       the maximum of a pitch
  *	FAKECUDA_PCI=ADDRESS   where the first device is (0000:3B:00.0)
@@ -69,3 +70,5 @@ uint64_t fakecuda_calls(void);
 uint64_t fakecuda_count(const char *name);
 uint64_t fakecuda_registrations(void);
 uint64_t fakecuda_registered(void);
+/* Registrations that wait at their gate. */
+uint64_t fakecuda_waiting(void);

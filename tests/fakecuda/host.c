@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of the host: registration, as far as it can be told from outside. */
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/fakecuda/standin.h"
@@ -86,17 +87,36 @@ static CUresult add(const struct registration *r)
 	return CUDA_SUCCESS;
 }
 
+#define GATE_MS 60000
+
+static _Atomic uint64_t waiting;
+
+uint64_t fakecuda_waiting(void)
+{
+	return atomic_load(&waiting);
+}
+
+static void wait_at_gate(int device)
+{
+	struct pollfd gate = {.fd = (int)setting("REGISTER_GATE", device, -1),
+		.events = POLLIN};
+
+	if (gate.fd < 0)
+		return;
+	atomic_fetch_add(&waiting, 1);
+	poll(&gate, 1, GATE_MS);
+	atomic_fetch_sub(&waiting, 1);
+}
+
 CUresult cuMemHostRegister(void *start, size_t size, unsigned flags)
 {
 	struct registration r = {.start = (uintptr_t)start,
 		.size = size,
 		.flags = flags,
 		.device = current_device()};
-	long late = setting("REGISTER_LATE", r.device, 0);
 	CUresult e;
 
-	if (late > 0)
-		usleep((useconds_t)late);
+	wait_at_gate(r.device);
 	e = begin();
 	return end(e ? e : add(&r));
 }

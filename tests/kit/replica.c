@@ -78,8 +78,9 @@ static struct tarn_report_daemon report_of(tarn_store *store)
 bool kit_storages_become(tarn_store *store, uint64_t n)
 {
 	uint64_t is = report_of(store).storages;
+	double end = seconds() + 60;
 
-	for (int i = 0; i < 1000 && is != n; i++) {
+	while (is != n && seconds() < end) {
 		usleep(10000);
 		is = report_of(store).storages;
 	}

@@ -18,7 +18,8 @@ void kit_good(int r, const char *what);
 /* Which storage a tensor lies in, and the one that a look-up of a name gives. */
 uint32_t kit_storage_of(tarn_store *store, const tarn_tensor *tensor);
 uint32_t kit_storage_named(tarn_store *store, const char *name);
-/* The daemon has so many. What nobody holds goes after a second at the latest. */
+/* The daemon has so many. What nobody holds goes after a second, or
+ * later on a busy machine. */
 bool kit_storages_become(tarn_store *store, uint64_t n);
 /* tarn_store_check finds no fault. */
 bool kit_is_sound(tarn_store *store);

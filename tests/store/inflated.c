@@ -17,6 +17,7 @@
 
 #include <tarn/tarn.h>
 
+#include "lib/store/inflated.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/pool.h"
 #include "tests/kit/stamps.h"
@@ -315,6 +316,8 @@ int main(void)
 		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		bail("mmap");
+	/* Under valgrind one takes long. */
+	inflated_patience_ms = 600000;
 	write_archive(7);
 	if (!stamps_last(path))
 		skip_all("the stamps of this file system do not last");

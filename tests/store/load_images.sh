@@ -80,7 +80,8 @@ seen() {
 
 # mounted KIND VERSION: on the same device each time.
 mounted() {
-	for _ in $(seq 1200); do
+	# Another test may take the device meanwhile, and need it for long.
+	for _ in $(seq 12000); do
 		if [ -z "$loop" ]; then
 			loop=$(losetup -f --show "$files/v$2.$1") && break
 			loop=
