@@ -90,6 +90,11 @@ uint64_t feed_held(const struct feed *feed);
  * sense? */
 bool feed_is_far(const struct feed *feed, uint64_t position);
 
+/* So long a reader waits at most for the processes that are expected, see
+ * feed_turn.c. Picked: processes that are started at once import their libraries
+ * meanwhile. A variable for tests. */
+extern uint64_t feed_expect_ns;
+
 /* ---- private to feed*.c -------------------------------------------------- */
 
 struct feed {

@@ -25,8 +25,8 @@
 
 /* How long at most until a request to stop is seen. */
 #define PATIENCE_MS 50
-/* Picked: processes that are started at once import their libraries meanwhile. */
-#define EXPECT_NS 10000000000u
+
+uint64_t feed_expect_ns = 10000000000u;
 
 static void rest(void)
 {
@@ -80,7 +80,8 @@ static bool ready(void *arg)
 
 	if (!s->ready)
 		s->ready = feed_flag(&s->awaited) ||
-			   clock_ns(CLOCK_MONOTONIC) - s->turn_ns > EXPECT_NS ||
+			   clock_ns(CLOCK_MONOTONIC) - s->turn_ns >
+				   feed_expect_ns ||
 			   tarn_channel_info(s->channel, &info) < 0 ||
 			   info.published ||
 			   info.consumers >= s->options.processes;

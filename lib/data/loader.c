@@ -114,7 +114,7 @@ static int receive(struct tarn_loader *l, int timeout_ms)
 		l->patience = MAX(l->patience / 2, STALLED_LEAST_MS);
 		r = FEED_WENT_BY;
 	} else if (r == 0)
-		l->patience = LOADER_STALLED_MS;
+		l->patience = loader_stalled_ms;
 	if (r != -ETIMEDOUT && r != -EINTR)
 		l->waits_since = 0;
 	return r;

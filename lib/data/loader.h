@@ -20,8 +20,9 @@
  * What comes after the next item is known, but where a process that knows of no item
  * becomes the reader, or one errs, ranks that wait for each other could wait for what
  * does not come. Picked: longer than a drive takes. Each further time is half as long,
- * until something comes: behind a process that has stopped a job goes on, slowly. */
-#define LOADER_STALLED_MS 2000
+ * until something comes: behind a process that has stopped a job goes on, slowly. A
+ * variable for tests. */
+extern int64_t loader_stalled_ms;
 
 struct tarn_loader {
 	tarn_data *data;
@@ -43,7 +44,7 @@ struct tarn_loader {
 	struct pool_buffer *buffer; /* of alone, of a later position */
 	uint64_t outside;           /* batches since it is not in the feed */
 	int64_t waits_since;        /* for its feed, in ms; 0: it does not */
-	int64_t patience;           /* in ms, LOADER_STALLED_MS at most */
+	int64_t patience;           /* in ms, loader_stalled_ms at most */
 };
 
 static inline uint64_t loader_position(const struct tarn_loader *l)

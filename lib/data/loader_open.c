@@ -16,6 +16,8 @@
 	((unsigned)TARN_LOADER_POSITIONS | TARN_LOADER_SEGMENTS |              \
 		TARN_LOADER_CU_SEQLENS | TARN_LOADER_DOCUMENTS)
 
+int64_t loader_stalled_ms = 2000;
+
 /* ---- the options ---------------------------------------------------------------- */
 
 static int check_ranks(const struct tarn_loader_options *o, uint32_t world)
@@ -110,7 +112,7 @@ static int set_up(struct tarn_loader *l, const struct tarn_loader_options *o)
 	/* One more that the caller has, and one more that is being filled. */
 	l->slots = (o->ahead ? o->ahead : 4) + 2;
 	l->keeps = o->keeps;
-	l->patience = LOADER_STALLED_MS;
+	l->patience = loader_stalled_ms;
 	atomic_init(&l->busy, false);
 	atomic_init(&l->position, o->from);
 	atomic_init(&l->counts.engine, "");

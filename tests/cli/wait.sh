@@ -19,6 +19,20 @@ await() {
 	cat "$1"
 }
 
+# await_sleep PID: until it waits for a futex, a minute at most.
+await_sleep() {
+	local futex=202
+	[ "$(uname -m)" != aarch64 ] || futex=98
+	if ! grep -q . "/proc/$1/syscall" 2>/dev/null; then
+		sleep 0.5 # not every kernel tells
+		return
+	fi
+	for _ in $(seq 6000); do
+		grep -q "^$futex " "/proc/$1/syscall" && break
+		sleep 0.01
+	done
+}
+
 # The line.
 for bad in x -1 '' 1s nan; do
 	run "$TARN" wait m/w --timeout="$bad"
@@ -72,7 +86,7 @@ for _ in $(seq 6000); do # who comes after the end starts another daemon
 	[ "$(json "$waiter in [c['pid'] for c in j['clients']]")" = True ] && break
 	sleep 0.01
 done
-sleep 0.2
+await_sleep $waiter
 run "$TARN" stop
 is 0 "$status" "the daemon ends without an error"
 wait $waiter

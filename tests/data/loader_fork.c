@@ -64,7 +64,7 @@ static bool child_drops(tarn_batch *batch)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		alarm(10);
+		alarm(300);
 		tarn_batch_unref(batch);
 		_exit(0);
 	}
@@ -105,7 +105,7 @@ static bool child_reads(tarn_data *data, uint64_t position)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		alarm(10);
+		alarm(300);
 		tarn_data_info(data, &info);
 		request.size = info.sample_bytes;
 		request.tokens = malloc(request.size);

@@ -17,6 +17,7 @@
 #include <tarn/tarn.h>
 
 #include "base/checked.h"
+#include "lib/data/loader.h"
 #include "tests/data/datasets.h"
 #include "tests/data/ranks.h"
 #include "tests/kit/daemon_helper.h"
@@ -183,7 +184,9 @@ static void test_bounds(tarn_data *data)
 	bool right = true;
 	int n = 0, r;
 
-	while ((r = tarn_loader_next(first, 200, &batch)) >= 0 && n < 100) {
+	while ((r = tarn_loader_next(first, n < 4 ? 60000 : 200, &batch)) >=
+			0 &&
+		n < 100) {
 		right = right && batches_right(data, batch, (uint64_t)n * BATCH,
 					 BATCH / 2, BATCHES_PARTS);
 		tarn_batch_unref(batch);
@@ -362,10 +365,13 @@ static void test_hostile(tarn_data *data)
 
 enum { OLD = 20, OLD_US = 100000 };
 
+static atomic_bool old_stop;
+
+/* Goes on: a wait that each item made longer would have no end. */
 static void *publish_old(void *arg)
 {
-	for (int i = 0; i < OLD; i++) {
-		publish(arg, (uint64_t)i * BATCH, 0);
+	for (uint64_t i = 0; !atomic_load(&old_stop); i++) {
+		publish(arg, i % OLD * BATCH, 0);
 		usleep(OLD_US);
 	}
 	return NULL;
@@ -393,7 +399,6 @@ static void test_time(tarn_data *data)
 	tarn_batch *batch;
 	tarn_slot *slot;
 	pthread_t thread;
-	double began, took;
 	bool right = true;
 
 	a.ahead = OLD;
@@ -405,12 +410,10 @@ static void test_time(tarn_data *data)
 	loader = open_loader(data, &a);
 	if (pthread_create(&thread, NULL, publish_old, items))
 		bail("no thread");
-	began = seconds();
 	is_int(-ETIMEDOUT, tarn_loader_next(loader, 5 * OLD_US / 2000, &batch),
-		"nothing comes but what was before");
-	took = seconds() - began;
-	if (!ok(took < 1.0, "the wait ends when its time is over"))
-		diag("it took %.1f s", took);
+		"the wait ends when its time is over, though what was before "
+		"comes");
+	atomic_store(&old_stop, true);
 	tarn_slot_abandon(slot);
 	do /* they share the slots */
 		right = batches_next(loader, data, &a) && right;
@@ -463,6 +466,9 @@ int main(void)
 	struct daemon server;
 	tarn_data *data;
 
+	/* No process is so slow that others do not wait for it. */
+	loader_stalled_ms = 120000;
+	feed_expect_ns = 120000000000u;
 	datasets_begin(test_tmpdir(), corpora);
 	store = daemon_start_open(
 		&server, "loader.sock", (const char *[]) {NULL});
@@ -482,5 +488,5 @@ int main(void)
 	tarn_store_unref(store);
 	daemon_stop(&server);
 	datasets_end(corpora);
-	return done(2 * 8 + 7 + 9 + 6 + 4 + 10 + 7 + 3 + 3);
+	return done(2 * 8 + 7 + 9 + 6 + 4 + 10 + 7 + 2 + 3);
 }

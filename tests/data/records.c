@@ -252,7 +252,7 @@ static bool child_reads(const tarn_data_source *s, uint64_t i)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		alarm(10);
+		alarm(300);
 		_exit(!read_one(s, i));
 	}
 	waitpid(pid, &status, 0);

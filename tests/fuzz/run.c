@@ -154,18 +154,19 @@ static void run_mutants(const char *dictionary)
 	unsigned long rounds = more ? strtoul(more, NULL, 10) : 0, n = 0;
 	static struct words words;
 	struct mutator m = {.words = &words};
-	double until = seconds() + SECONDS;
 	int r = words_read(dictionary, &words);
+	double until;
 
 	if (r < 0 && r != -ENOENT)
 		bail("%s: %s", dictionary, strerror(-r));
 	m.state = seed ? strtoull(seed, NULL, 10) : 20261121;
 	m.state += !m.state;
 	diag("TARN_TEST_SEED=%llu", (unsigned long long)m.state);
-	while (rounds ? n < rounds : seconds() < until) {
+	until = seconds() + SECONDS;
+	do {
 		run_mutant(&m);
 		n++;
-	}
+	} while (rounds ? n < rounds : seconds() < until);
 	diag("%lu mutants", n);
 	ok(n > 0, "%s: every mutant of its corpus is judged", fuzz_name);
 }

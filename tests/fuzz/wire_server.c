@@ -30,6 +30,7 @@
 
 #define PATIENCE 1000u /* rounds without an end */
 #define RESTARTS_MAX 3u
+#define WAIT_SECONDS 120 /* for what other threads and clocks have yet to do */
 
 struct server server;
 
@@ -342,9 +343,11 @@ static bool is_behind(void)
 /* All clients have hung up. */
 static void come_to_rest(void)
 {
+	double deadline = seconds() + WAIT_SECONDS;
+
 	server_settle();
-	for (int i = 0; is_behind(); i++) {
-		if (i == 10000)
+	while (is_behind()) {
+		if (seconds() > deadline)
 			bail("the server never looks at what was left; it has "
 			     "%u clients",
 				server.n_clients);
@@ -355,6 +358,8 @@ static void come_to_rest(void)
 
 void server_end(void)
 {
+	double deadline;
+
 	server_settle();
 	judge_books("in use");
 	for (uint32_t i = 0; i < PEERS; i++)
@@ -366,8 +371,9 @@ void server_end(void)
 	keeper_end();
 	channels_forget();
 	/* The thread that closes what clients sent may come to it later. */
-	for (int i = 0; count_fds(getpid()) != begun_fds; i++) {
-		if (i == 50000)
+	deadline = seconds() + WAIT_SECONDS;
+	while (count_fds(getpid()) != begun_fds) {
+		if (seconds() > deadline)
 			bail("%d descriptors are open, %d were",
 				count_fds(getpid()), begun_fds);
 		usleep(200);

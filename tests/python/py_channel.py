@@ -497,8 +497,16 @@ for turn in range(3):
     kit.equal(came[2 * turn:], [], f"run {turn}: receivers wait for a sender")
     sent = [] if turn == 2 else range(4)
     with tarn.sender("again") as out:
+        keep = store.channel("again")
+        keep.join("consumer")
         for i in sent:
             out.put({"turn": turn, "x": tarn.full([3], i)})
+    # The name stays for receivers that are very slow to look, too.
+    end = time.monotonic() + 120
+    while keep.info()["consumers"] < 3 and time.monotonic() < end and \
+            len(came) + len(missed) < 2 * turn + 2:
+        time.sleep(.01)
+    keep.leave()
     for user in users:
         user.join()
     kit.equal((len(came), missed), (2 * turn + 2, []),
@@ -506,7 +514,7 @@ for turn in range(3):
     kit.equal(sorted((k["turn"], k["x"].tolist()[0]) for k in kept[4 * turn:]),
               [(turn, i) for i in sent],
               f"run {turn}: the receivers get all items")
-del kept[:]
+del kept[:], keep
 tarn._channel._find = find
 end = time.monotonic() + 60
 while time.monotonic() < end:

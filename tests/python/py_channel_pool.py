@@ -3,6 +3,7 @@
 """A tensor of the store that came through a channel may have to be asked for.
 While the daemon takes its time other threads go on; here one of them is the
 only one that can end the wait."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -19,10 +20,11 @@ LONG = 40  # seconds after which the daemon goes on by itself, too late
 
 
 RESCUE = """
-import os, signal, sys, time
+import contextlib, os, signal, sys, time
 time.sleep(float(sys.argv[1]))
 for pid in sys.argv[2:]:
-    os.kill(int(pid), signal.SIGCONT)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(pid), signal.SIGCONT)
 """
 
 
@@ -38,6 +40,13 @@ def family(pid):
         if parent == pid:
             found.append(int(name))
     return found
+
+
+def send(pids, number):
+    """One of them may have ended."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def sent(socket, name):
@@ -61,8 +70,7 @@ def check(daemon, what, name, socket, put, take):
         seen.append(take(item).nbytes)
 
     pids = family(daemon.pid)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    send(pids, signal.SIGSTOP)
     late = threading.Thread(target=wait)
     rescue = subprocess.Popen([sys.executable, "-c", RESCUE, str(LONG),
                                *map(str, pids)])
@@ -71,8 +79,7 @@ def check(daemon, what, name, socket, put, take):
     begun.wait()
     time.sleep(.3)
     waiting = not seen
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+    send(pids, signal.SIGCONT)
     took = time.monotonic() - since
     late.join()
     rescue.terminate()

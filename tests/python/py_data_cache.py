@@ -13,11 +13,12 @@ import sys
 import py_kit as kit
 
 import tarn
-from tarn import data
+from tarn import _data_workers, data
 
 BATCH, N = 10, 60
 UNTIL = 2 * N + 5  # two epochs, and the last batch is a smaller one
 COUNT = "decoded"  # has a byte for each call
+_data_workers.END = 120  # a worker that is slow is not killed
 
 
 class Items:

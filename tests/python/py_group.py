@@ -29,7 +29,7 @@ from tarn import _plan
 from tarn.torch import load_file, moving, nodes, save_file
 
 tmp = os.environ["TMPDIR"]
-LONG, SHORT = 60, 2  # seconds: enough anywhere, and what must pass
+LONG, SHORT = 120, 2  # seconds: enough anywhere, and what must pass
 
 
 def path_of(name):
@@ -326,7 +326,7 @@ def killed_test(r):
         nodes._Reader = Killed
     path, began = path_of("o.safetensors"), time.monotonic()
     try:
-        r.load(path, timeout=10)
+        r.load(path, timeout=LONG)
         seen = ["nothing was raised"]
     except Exception as e:
         seen = [type(e).__name__, str(e)]
@@ -386,6 +386,15 @@ def failed(seen, kind, texts, message, count=2):
               [(kind, [], True, [])] * count, message)
     if any(s[0] != kind or [t for t in texts if t not in s[1]] for s in seen):
         print("#", seen)
+
+
+def timed_out(seen, message):
+    """All ranks have raised something, in time, and no set is there. A rank
+    may find that another, whose time was over before, is gone."""
+    late = [s for s in seen if s[0] == "TimeoutError"]
+    kit.ok(late and all(f"{SHORT} s" in s[1] for s in late) and all(
+        s[0] in ("TimeoutError", "ConnectionError") and s[2] < LONG and not s[3]
+        for s in seen), message, seen)
 
 
 save_file(tensors(), path_of("m.safetensors"), {"note": "x"})
@@ -491,10 +500,10 @@ failed(seen["nowhere"], "OSError", ["rank 1 on node b", "of the test"],
 kit.ok(max(s[2] for s in seen["nowhere"]) < LONG / 2, "they do not wait for it")
 failed(seen["late"], "TimeoutError", ["rank 1", f"{SHORT} s"],
        "a rank that does not come is an error after the timeout", 1)
-failed(seen["stuck"], "TimeoutError", [f"{SHORT} s"],
-       "a disk that does not answer is an error on all after the timeout")
-failed(seen["blocked"], "TimeoutError", [f"{SHORT} s"],
-       "a file that cannot even be opened in time is one, too")
+timed_out(seen["stuck"],
+          "a disk that does not answer is an error on all after the timeout")
+timed_out(seen["blocked"],
+          "a file that cannot even be opened in time is one, too")
 
 for store in stores.values():
     for name in store.names(prefix):
@@ -555,8 +564,8 @@ kit.equal([s[0] for s in seen["ring"]], [True] * 4,
 reads = [s[1] for s in seen["ring"]]
 kit.equal((sum(reads), max(reads) - min(reads) <= 2 * _plan.ALIGN),
           (BYTES, True), "four nodes read a quarter each")
-kit.equal([(s[0] in ("ConnectionError", "TimeoutError"), s[2] < LONG, s[3])
-           for s in seen["killed"]], [(True, True, [])] * 3,
+kit.equal([(s[0] in ("ConnectionError", "TimeoutError"), s[2] < 2 * LONG,
+            s[3]) for s in seen["killed"]], [(True, True, [])] * 3,
           "a rank that dies is an error on the others, and no set is there")
 
 for store in stores.values():

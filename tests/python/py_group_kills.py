@@ -56,6 +56,7 @@ def be_a_rank(rank, world, node, meeting, timeout):
     dist.init_process_group("gloo", init_method=f"file://{meeting}",
                             rank=int(rank), world_size=int(world))
     print("begins", flush=True)
+    sys.stdin.readline()  # until it is let go
     began = time.monotonic()
     try:
         found = load_file(path, group=dist.group.WORLD, name="m", node=node,
@@ -90,17 +91,23 @@ def start_daemons():
             daemons[node] = kit.start_daemon(socket_of(node))
 
 
-def start_rank(rank, meeting):
+def start_rank(rank, meeting, timeout):
     node = rank // PER
     return start([sys.executable, __file__, str(rank), str(NODES * PER),
-                  f"node {node}", meeting, str(TIMEOUT)], node, "lo")
+                  f"node {node}", meeting, str(timeout)], node, "lo")
 
 
 def start(command, node, interface):
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True,
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env=dict(os.environ, TARN_SOCKET=socket_of(node),
                  GLOO_SOCKET_IFNAME=interface, OMP_NUM_THREADS="1"))
+
+
+def let_go(ranks):
+    for rank in ranks:
+        rank.stdin.write("\n")
+        rank.stdin.flush()
 
 
 def kill_daemon(node):
@@ -162,10 +169,12 @@ def round_of(number, longest):
     """One load; whom it kills, and how all of it ended."""
     start_daemons()
     meeting = os.path.join(tmp, f"meeting{number}")
-    ranks = [start_rank(r, meeting) for r in range(NODES * PER)]
+    ranks = [start_rank(r, meeting, TIMEOUT if number else PATIENCE)
+             for r in range(NODES * PER)]
     for rank in ranks:
         rank.stdout.readline()  # it begins
     begin = time.monotonic()
+    let_go(ranks)
     until = begin + PATIENCE
     victim = draw.randrange(NODES * PER)
     whole_node = number and draw.random() < 1 / 3
@@ -193,22 +202,26 @@ def ask_network(word, *words):
                           check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def start_on_network(node, meeting):
+def start_on_network(node, meeting, timeout):
     return start(["nsenter", f"--net=/run/netns/{network_name}-{node}",
                   sys.executable, __file__, str(node), str(NODES),
-                  f"node {node}", meeting, str(CUT_TIMEOUT)], node, "net0")
+                  f"node {node}", meeting, str(timeout)], node, "net0")
 
 
 def cut_round(after=None, way=None):
     """One load, of a rank on each node; how it ended, the sets, and how long the
-    load and all of it took. The link of a node is cut after a time; None: it is
-    not."""
+    load and all of it took. The link of a node is cut after a time; 0: before the
+    load begins; None: it is not."""
     meeting = os.path.join(tmp, "meeting on a network")
-    ranks = [start_on_network(n, meeting) for n in range(NODES)]
+    timeout = PATIENCE if after is None else CUT_TIMEOUT
+    ranks = [start_on_network(n, meeting, timeout) for n in range(NODES)]
     for rank in ranks:
         rank.stdout.readline()  # it begins
     begin, victim = time.monotonic(), draw.randrange(NODES)
-    if after is not None:
+    if after == 0:
+        ask_network("cut", victim, way)
+    let_go(ranks)
+    if after:
         time.sleep(after)
         ask_network("cut", victim, way)
     said = []
@@ -234,8 +247,9 @@ def cut_links():
     kit.equal((ends, sets), whole, "three nodes of a network load a file")
     wrong, late, failed = [], 0, 0
     for i in range(CUTS):
-        # One in each part of the load, so that the first ones meet it.
-        after, way = (i + draw.random()) / CUTS * load, ("silent", "down")[i % 2]
+        # One in each part of the load; the first one certainly meets it.
+        after = (i + draw.random()) / CUTS * load if i else 0
+        way = ("silent", "down")[i % 2]
         ends, sets, _, took = cut_round(after, way)
         late, failed = max(late, took), failed + (ends != whole[0])
         if any(e.split()[0] not in CUT_ENDS for e in ends) or any(
@@ -246,7 +260,7 @@ def cut_links():
     kit.equal(wrong, [], "where a link is cut all ranks end, and no set is half "
                          "there")
     kit.ok(failed > 0, "some loads were cut")
-    kit.ok(late < CUT_TIMEOUT + 10, "they end soon after their timeout", late)
+    kit.ok(late < PATIENCE, "they end after their timeout", late)
     ends, sets, _, _ = cut_round()
     kit.equal((ends, sets), whole, "with the link there again a load succeeds")
 

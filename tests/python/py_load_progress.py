@@ -3,6 +3,7 @@
 """The progress of a load has two phases: the daemon takes memory, then it
 reads. A bar that knew the second alone stood at 0 % for most of a daemon's first
 load."""
+import itertools
 import json
 import os
 import signal
@@ -33,8 +34,17 @@ def load(name):
     return steps
 
 
+def turns():
+    """Numbers, for what may take several tries, for some minutes."""
+    deadline = time.monotonic() + 300
+    for turn in itertools.count():
+        yield turn
+        if time.monotonic() > deadline:
+            return
+
+
 # A process that is not run meanwhile gets the last step alone: then once more.
-for turn in range(20):
+for turn in turns():
     make(f"a{turn}.safetensors")
     seen = load(f"a{turn}.safetensors")
     os.unlink(f"a{turn}.safetensors")
@@ -78,7 +88,7 @@ def look(done, total, phase):
     os.kill(daemon.pid, signal.SIGCONT)
 
 
-for turn in range(20):
+for turn in turns():
     make(f"b{turn}.safetensors")
     tarn.Store().load(f"b{turn}.safetensors", progress=look)
     os.unlink(f"b{turn}.safetensors")

@@ -81,12 +81,21 @@ fails(errno.EPERM, "what is not locked is not unlocked", t.unlock)
 pid = child(lambda: store["words"].lock(True))
 kit.raises(TimeoutError, "until the timeout", "it is not had before that ends",
            t.lock, False, .01)
-presser = threading.Timer(.2, os.kill, (os.getpid(), signal.SIGINT))
-presser.start()
-kit.raises(KeyboardInterrupt, "", "Ctrl-C ends a wait", t.lock)
-presser.join()
+
+
+def lock_pressed():
+    """A signal that comes before the wait is as good."""
+    presser = threading.Timer(.2, os.kill, (os.getpid(), signal.SIGINT))
+    presser.start()
+    try:
+        t.lock()
+    finally:
+        presser.join()
+
+
+kit.raises(KeyboardInterrupt, "", "Ctrl-C ends a wait", lock_pressed)
 kill(pid)
-t.lock(True, 10)
+t.lock(True, 120)
 kit.ok(True, "the lock of a process that was killed is free")
 t.unlock()
 
@@ -121,7 +130,7 @@ for _ in range(4):
     time.sleep(.05)
 counter.start()
 try:
-    kit.equal(t.lock(True, 10), None, "a writer waits for the readers that are "
+    kit.equal(t.lock(True, 120), None, "a writer waits for the readers that are "
               "there, and not for those that come later")
     t.unlock()
 except TimeoutError as e:

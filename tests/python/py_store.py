@@ -3,6 +3,7 @@
 """Files and stores in Python: saved and opened, loaded once for all, published
 in one process and found in another, before and after, across a fork; what goes
 wrong has a class of its own and the library's sentence."""
+import contextlib
 import gc
 import os
 import pickle
@@ -257,12 +258,25 @@ for n in tarn.default_store().names("by/name/"):
     tarn.default_store().remove(n)
 
 
+def is_loader(pid):
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii") as f:
+            return f.read() == "tarn-loader\n"
+    except OSError:  # it has ended
+        return False
+
+
 def loaders():
-    """What the keeper has started beside the server."""
-    status = store.status()
-    keeper = status["keeper_pid"]
+    """What the keeper has started to load files."""
+    keeper = store.status()["keeper_pid"]
     with open(f"/proc/{keeper}/task/{keeper}/children", encoding="ascii") as f:
-        return {int(pid) for pid in f.read().split()} - {status["server_pid"]}
+        return {int(pid) for pid in f.read().split() if is_loader(pid)}
+
+
+def send(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def press_as_it_loads():
@@ -277,8 +291,7 @@ def press_while_it_loads():
         press_as_it_loads()
         timely.append(heard.wait(60))
     finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+        send(stopped, signal.SIGCONT)
 
 
 def raise_interrupt(*_):
@@ -289,8 +302,7 @@ def raise_interrupt(*_):
 another = os.path.join(tmp, "another.safetensors")
 tarn.save(another, {"w": w})
 timely, heard, stopped = [], threading.Event(), loaders()
-for pid in stopped:
-    os.kill(pid, signal.SIGSTOP)
+send(stopped, signal.SIGSTOP)
 before = signal.signal(signal.SIGINT, raise_interrupt)
 presser = threading.Thread(target=press_while_it_loads)
 presser.start()
@@ -306,8 +318,7 @@ kit.equal(store[another + ":w"].tolist(), w.tolist(),
 
 def end_it_first(*_):
     """A key that is heard when all is there, but not seen yet."""
-    for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
+    send(stopped, signal.SIGCONT)
     while store.status()["loads_active"]:
         time.sleep(.01)
     raise KeyboardInterrupt
@@ -318,8 +329,7 @@ def as_it_ends(load, what, said):
     with open(another, "ab"):
         os.utime(another)
     loads = store.status()["loads"]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    send(stopped, signal.SIGSTOP)
     kit.raises(KeyboardInterrupt, "", what, load)
     kit.equal(store.status()["loads"], loads + 1, said)
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Time-out: 400 s
+# Time-out: 1200 s
 #
 # Huge pages reserved at boot: 2 MiB and 1 GiB. Pools take them, and give them
 # back.

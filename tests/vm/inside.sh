@@ -206,8 +206,8 @@ configured_daemon() {
 	"$TARN_DAEMON" --config "$config" --socket "$TARN_SOCKET" "$@" \
 		>"$TMPDIR/tarnd.log" 2>&1 &
 	daemon=$!
-	for _ in {1..200}; do
-		[ ! -S "$TARN_SOCKET" ] || break
+	for _ in {1..600}; do
+		! TARN_AUTOSTART=0 "$TARN" status >/dev/null 2>&1 || break
 		sleep 0.1
 	done
 	run "$TARN" ls

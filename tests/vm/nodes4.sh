@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Time-out: 500 s
+# Time-out: 1200 s
 #
 # Four NUMA nodes: two with a processor and memory, one with a processor alone,
 # one with memory alone. (Linux counts those with processors first.) A client
@@ -9,7 +9,7 @@
 # shellcheck disable=SC1091,SC2034,SC2054,SC2154 # shared
 . "${top_srcdir:?set by tests/run}/tests/vm/kit.sh"
 
-memory=1280M cpus=3 limit=400
+memory=1280M cpus=3
 machine=(
 	-object memory-backend-ram,id=m0,size=512M
 	-object memory-backend-ram,id=m1,size=384M
@@ -119,7 +119,7 @@ huge() {
 	stop_daemon
 	rm -r "$XDG_RUNTIME_DIR/own" $file
 	# With the last of the daemon's processes.
-	for _ in {1..100}; do
+	for _ in {1..1200}; do
 		[ "$(cat $reserve/free_hugepages)" != 12 ] || break
 		sleep 0.1
 	done

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Time-out: 400 s
+# Time-out: 1200 s
 #
 # Transparent huge pages for shared memory: denied, on request alone (never), on
 # advice, always.
