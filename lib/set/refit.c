@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "lib/reserved.h"
 #include "lib/set/form.h"
+#include "lib/store/store.h"
 
 #define BUCKET_BYTES ((uint64_t)256 << 20)
 #define BUCKET_BYTES_MAX ((uint64_t)1 << 50)
@@ -95,7 +96,8 @@ static void set_options(
 static int open_old(
 	struct tarn_refit *refit, const struct tarn_refit_options *o)
 {
-	int r = tarn_store_snapshot(refit->store, refit->prefix, &refit->old);
+	int r = store_snapshot_originals(
+		refit->store, refit->prefix, &refit->old);
 
 	if (r >= 0)
 		r = refit_names_init(refit);
@@ -300,6 +302,8 @@ static int stale(const struct tarn_snapshot_item *item, const char *what)
 static bool is_same(const struct tarn_snapshot_item *old,
 	const struct tarn_snapshot_item *now)
 {
+	if (old->commit == now->commit)
+		return true;
 	return old->version == now->version &&
 	       !refit_storage_order(
 		       old->tensor->storage, now->tensor->storage) &&
@@ -332,7 +336,7 @@ static int compare(
 static int check_unchanged(const struct tarn_refit *refit)
 {
 	struct tarn_snapshot *now = NULL;
-	int r = tarn_store_snapshot(refit->store, refit->prefix, &now);
+	int r = store_snapshot_originals(refit->store, refit->prefix, &now);
 
 	if (r >= 0 && now->commit != refit->old->commit)
 		r = compare(refit->old, now);

@@ -283,7 +283,7 @@ int refit_add_piece(struct tarn_refit *refit, struct refit_name *name,
 	if (refit->waiting_bytes >= refit->bucket_bytes)
 		r = refit_launch(refit, false);
 	/* It is put; flush and commit try again. */
-	return (r == -ENOMEM || r == -ENOSPC) && !refit->failed ? 0 : r;
+	return refit->failed ? r : 0;
 }
 
 /* Where the piece goes. */

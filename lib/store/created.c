@@ -245,10 +245,13 @@ void created_thaw(tarn_storage *storage)
 {
 	struct created *created = created_of(storage);
 
-	/* If it was sealed already, this copies it. Without memory for that it
-	 * stays as it is, and can be published still; the publication did not
-	 * fail because of it. */
-	if (own_try_writable(created->fd, created->addr, created->size) ||
+	/* If it was sealed already, this copies it; a mapping over it that the
+	 * kernel refuses may cost the one that is there. Without memory for
+	 * that it stays as it is, and can be published still; the publication
+	 * did not fail because of it. */
+	if ((!own_is_sealed(created->fd) &&
+		    own_try_writable(
+			    created->fd, created->addr, created->size)) ||
 		renew(created) >= 0)
 		storage->writable = true;
 }

@@ -150,6 +150,13 @@ void own_seal(int fd, bool mutable)
 		mutable ? size : size | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
 }
 
+bool own_is_sealed(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && seals & F_SEAL_WRITE;
+}
+
 static bool remap(int fd, void *addr, uint64_t size, int prot)
 {
 	/* A registration would keep the old pages; and it would pin them, so

@@ -33,8 +33,8 @@ int own_create_part(uint64_t size, uint64_t there,
 int own_create_blank(uint64_t size, const struct own_place *place, int *ret_fd,
 	void **ret_addr, bool *ret_blank);
 
-/* Makes it longer, with every page allocated; *addr may move. On failure it is as
- * it was. */
+/* Makes it longer, with every page allocated; *addr may move, also where it fails:
+ * then its size is what it was. */
 int own_grow(int fd, void **addr, uint64_t size, uint64_t to,
 	const struct own_place *place);
 /* Seals it for good, as the daemon requires: a memfd to adopt against all
@@ -42,6 +42,8 @@ int own_grow(int fd, void **addr, uint64_t size, uint64_t to,
  * against changes of its size and its seals. If the kernel refuses, the daemon
  * sees that, and copies or refuses. */
 void own_seal(int fd, bool mutable);
+/* Against writing. */
+bool own_is_sealed(int fd);
 
 /* Maps the same memory at the same address, but read-only for good. On failure
  * the old mapping stays. */

@@ -9,6 +9,7 @@
 
 #include <tarn/publish.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "base/headroom.h"
@@ -64,11 +65,20 @@ int own_write(int fd, uint64_t offset, const void *src, uint64_t size)
 	return r < 0 ? no_memory(size, -r) : 0;
 }
 
+/* Picked: some ten milliseconds. A signal ends a step in some kernels, which give
+ * back what it has allocated. */
+#define STEP (64ull << 20)
+
 int own_complete(int fd, uint64_t from, uint64_t mapped)
 {
 	from &= ~(PAGE - 1);
-	if (from < mapped &&
-		fallocate(fd, 0, (off_t)from, (off_t)(mapped - from)) < 0)
-		return no_memory(mapped - from, errno);
+	while (from < mapped) {
+		uint64_t step = MIN(mapped - from, STEP);
+
+		if (fallocate(fd, 0, (off_t)from, (off_t)step) == 0)
+			from += step;
+		else if (errno != EINTR)
+			return no_memory(mapped - from, errno);
+	}
 	return 0;
 }

@@ -302,6 +302,22 @@ int patch_may_be(const tarn_store *store, const tarn_storage *under,
 /* At first as many as a small update has, then half as many more each time. */
 #define FIRST_PAGES 64u
 
+static int make_memory(
+	struct patch_maker *m, const tarn_store *store, uint64_t size)
+{
+	void *map;
+	int r;
+
+	m->place = own_place_of(store);
+	r = own_create(size, &m->place, &m->fd, &map);
+	if (r < 0)
+		return r;
+	m->map = map;
+	/* A child that had it mapped would keep it from being sealed. */
+	madvise(map, size, MADV_DONTFORK);
+	return 0;
+}
+
 static int grow(struct patch_maker *m, const tarn_store *store)
 {
 	uint64_t size = m->size + MAX(m->size / 2, FIRST_PAGES * PAGE);
@@ -309,17 +325,15 @@ static int grow(struct patch_maker *m, const tarn_store *store)
 	int r;
 
 	size = size & ~(PAGE - 1);
-	if (!m->map) {
-		m->place = own_place_of(store);
-		r = own_create(size, &m->place, &m->fd, &map);
-	} else {
+	if (m->map) {
 		r = own_grow(m->fd, &map, m->size, size, &m->place);
+		m->map = map; /* it has moved, also where it could not grow */
+	} else {
+		r = make_memory(m, store, size);
 	}
-	if (r < 0)
-		return r;
-	m->map = map;
-	m->size = size;
-	return 0;
+	if (r >= 0)
+		m->size = size;
+	return r;
 }
 
 int64_t patch_take(struct patch_maker *m, const tarn_store *store)
@@ -411,18 +425,24 @@ static int finish(
 	return r;
 }
 
-/* Only memory that is mapped writable nowhere can be sealed. */
+/* Only memory that is mapped writable nowhere can be sealed: neither here nor in a
+ * child that was forked in the moment when the mapping was made. */
 static int seal(struct patch_maker *m, const tarn_store *store,
 	const struct patch_run *runs, uint32_t n_runs)
 {
 	int r = m->sealed ? 0 : write_runs(m, store, runs, n_runs);
 
-	if (r < 0 || m->sealed)
+	if (r < 0)
 		return r;
 	unmap(m);
-	own_seal(m->fd, false);
 	m->sealed = true;
-	return 0;
+	own_seal(m->fd, false);
+	return own_is_sealed(m->fd)
+		       ? 0
+		       : tarn_fail_constant(EBUSY,
+				 "another process has the pages of this "
+				 "version mapped, and could change them; "
+				 "commit again when it has ended");
 }
 
 int patch_end(struct patch_maker *m, tarn_store *store, tarn_storage *under,

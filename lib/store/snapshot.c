@@ -175,10 +175,12 @@ int taking_hand_out(struct taking *t, bool keep, struct tarn_snapshot **ret)
 		ENOMEM, "no memory for a snapshot of %zu names", t->all.n);
 }
 
-int tarn_store_snapshot(
-	tarn_store *store, const char *prefix, struct tarn_snapshot **ret)
+static int take(tarn_store *store, const char *prefix, bool originals,
+	struct tarn_snapshot **ret)
 {
-	struct taking t = {.store = store, .prefix = prefix ? prefix : ""};
+	struct taking t = {.store = store,
+		.prefix = prefix ? prefix : "",
+		.originals = originals};
 	int r;
 
 	t.prefix_size = strlen(t.prefix);
@@ -187,6 +189,18 @@ int tarn_store_snapshot(
 		r = taking_hand_out(&t, false, ret);
 	taking_done(&t);
 	return r;
+}
+
+int tarn_store_snapshot(
+	tarn_store *store, const char *prefix, struct tarn_snapshot **ret)
+{
+	return take(store, prefix, false, ret);
+}
+
+int store_snapshot_originals(
+	tarn_store *store, const char *prefix, struct tarn_snapshot **ret)
+{
+	return take(store, prefix, true, ret);
 }
 
 static int add_name(struct taking *t, const char *name)

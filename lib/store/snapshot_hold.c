@@ -67,7 +67,8 @@ int taken_open(
 	int r;
 
 	if (!one->tensor || one->commit != found->commit) {
-		r = store_import_nearest(t->store, &found->descriptor, &tensor);
+		r = (t->originals ? store_import : store_import_nearest)(
+			t->store, &found->descriptor, &tensor);
 		/* Replaced between the read of the name and the lease. */
 		if (r == -ESTALE)
 			return -EAGAIN;

@@ -30,6 +30,7 @@ struct taking {
 	tarn_store *store;
 	const char *prefix; /* NULL: exactly the names in all */
 	size_t prefix_size;
+	bool originals;        /* no replicas of them */
 	uint64_t at;           /* the commit of this round */
 	bool lost;             /* some name was overtaken in this round */
 	struct taken_list all; /* by record, if there is a prefix */

@@ -144,6 +144,14 @@ int store_import(struct tarn_store *store, const struct tarn_descriptor *d,
 int store_import_nearest(struct tarn_store *store,
 	const struct tarn_descriptor *d, tarn_tensor **ret);
 
+/* ---- snapshot.c ------------------------------------------------------- */
+
+struct tarn_snapshot;
+
+/* tarn_store_snapshot without replicas: names of one storage are in one. */
+int store_snapshot_originals(struct tarn_store *store, const char *prefix,
+	struct tarn_snapshot **ret);
+
 /* ---- store_storage.c -------------------------------------------------- */
 
 /* The storage with that index and generation, leased and mapped; one reference.

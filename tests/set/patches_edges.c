@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sparse versions where something gives out: descriptors, the size that a file may
- * have, mappings of a reader, storages of a publication. And names that have the
+ * have, memory, mappings of a reader, storages of a publication; and where a child
+ * is forked meanwhile. And names that have the
  * same place in different versions, which must not get each other's bytes.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -67,10 +71,11 @@ static void commit(tarn_refit *refit)
 }
 
 /* n elements from one on, step apart, become value; *model, too, if given. */
-static void put(tarn_refit *refit, const char *name, int64_t from, int64_t step,
-	int64_t n, uint16_t value, uint16_t *plain)
+static int try_to_put(tarn_refit *refit, const char *name, int64_t from,
+	int64_t step, int64_t n, uint16_t value, uint16_t *plain)
 {
 	tarn_tensor *positions, *values;
+	int r;
 
 	must(tarn_tensor_zeros(TARN_I64, 1, &n, &positions));
 	must(tarn_tensor_zeros(TARN_U16, 1, &n, &values));
@@ -82,9 +87,16 @@ static void put(tarn_refit *refit, const char *name, int64_t from, int64_t step,
 		if (plain)
 			plain[at] = value;
 	}
-	must(tarn_refit_sparse(refit, name, positions, values));
+	r = tarn_refit_sparse(refit, name, positions, values);
 	tarn_tensor_unref(positions);
 	tarn_tensor_unref(values);
+	return r;
+}
+
+static void put(tarn_refit *refit, const char *name, int64_t from, int64_t step,
+	int64_t n, uint16_t value, uint16_t *plain)
+{
+	must(try_to_put(refit, name, from, step, n, value, plain));
 }
 
 static bool is_patch(const char *name)
@@ -356,6 +368,117 @@ static void test_parts(void)
 	all_goes();
 }
 
+/* ---- memory that cannot grow ------------------------------------------------ */
+
+static bool moves, denied;
+static char *left; /* the mapping that was moved from there; NULL: none was */
+
+/* In place of the C library's: to another place. */
+void *mremap(void *old, size_t size, size_t to, int flags, ...)
+{
+	static void *(*real)(void *, size_t, size_t, int, ...);
+	void *place;
+
+	if (!real)
+		real = (void *(*)(void *, size_t, size_t, int, ...))dlsym(
+			RTLD_NEXT, "mremap");
+	if (!moves || to < size)
+		return real(old, size, to, flags);
+	place = mmap(NULL, to, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	left = old;
+	return real(old, size, to, flags | MREMAP_FIXED, place);
+}
+
+int madvise(void *addr, size_t size, int advice)
+{
+	static int (*real)(void *, size_t, int);
+
+	if (denied && advice == MADV_POPULATE_WRITE) {
+		errno = ENOMEM;
+		return -1;
+	}
+	if (!real)
+		real = (int (*)(void *, size_t, int))dlsym(
+			RTLD_NEXT, "madvise");
+	return real(addr, size, advice);
+}
+
+/* Where the patch's memory was is something else's now. Does that stay? */
+static bool stays(tarn_refit *refit)
+{
+	char *other = mmap(left, 4096, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	unsigned char there;
+
+	if (!left || other != left)
+		bail("a mapping at %p: %m", (void *)left);
+	tarn_refit_free(refit);
+	return mincore(other, 4096, &there) == 0 && munmap(other, 4096) == 0;
+}
+
+/* Two names in one storage: a, and b behind it. */
+static void publish_two(void)
+{
+	tarn_tensor *whole = created(TARN_U16, 2 * ELEMENTS);
+	struct tarn_publish_item items[] = {
+		{.name = "set/a"}, {.name = "set/b"}};
+
+	must(tarn_tensor_narrow(whole, 0, 0, ELEMENTS, &items[0].tensor));
+	must(tarn_tensor_narrow(
+		whole, 0, ELEMENTS, ELEMENTS, &items[1].tensor));
+	must(tarn_store_publish(store, items, 2, NULL, NULL));
+	tarn_tensor_unref(items[0].tensor);
+	tarn_tensor_unref(items[1].tensor);
+	tarn_tensor_unref(whole);
+}
+
+static void test_memory(void)
+{
+	tarn_refit *refit;
+
+	memset(model, 0, sizeof(model));
+	publish_two();
+	for (int i = 0; i < 2; i++) {
+		refit = begun();
+		put(refit, "b", 5, 1, 1, 3, NULL);
+		moves = denied = true;
+		is_int(-ENOMEM, try_to_put(refit, "a", 0, 512, 2400, 7, NULL),
+			"pages for which there is no memory are not put");
+		moves = denied = false;
+		if (i == 0)
+			ok(stays(refit), "an abort unmaps what is its own");
+	}
+	put(refit, "a", 0, 512, 2400, 7, model);
+	commit(refit);
+	ok(is_model("set/a") && is_patch("set/a"),
+		"they are put when there is memory again");
+	all_goes();
+}
+
+/* ---- children ---------------------------------------------------------------- */
+
+static void test_forked(void)
+{
+	tarn_refit *refit;
+	pid_t pid;
+
+	memset(model, 0, sizeof(model));
+	publish("set/a", created(TARN_U16, ELEMENTS));
+	refit = begun();
+	put(refit, "a", 0, 512, 2400, 7, model);
+	pid = fork();
+	if (pid == 0)
+		for (;;)
+			pause();
+	is_int(0, tarn_refit_commit(refit),
+		"a child that was forked meanwhile is no obstacle");
+	tarn_refit_free(refit);
+	ok(is_model("set/a") && is_patch("set/a"), "the version is a patch");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	all_goes();
+}
+
 /* ---- descriptors of the daemon --------------------------------------------- */
 
 /* A quarter of them are for storages, and these are taken. */
@@ -402,10 +525,12 @@ int main(void)
 	test_parts();
 	test_sources();
 	test_mappings();
+	test_memory();
+	test_forked();
 	test_daemon_full();
 	test_again(RLIMIT_NOFILE, false, 0, "no descriptor");
 	test_again(RLIMIT_FSIZE, true, 3 << 17, "no larger file");
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done(5 + 2 + 4 + 2 + 3 + 3 + 2 * 5 + 1);
+	return done(5 + 2 + 4 + 2 + 3 + 5 + 3 + 3 + 2 * 5 + 1);
 }

@@ -25,7 +25,9 @@ static bool has_digests; /* the set: a refit that begins one gives none */
 void refits_begin(const struct tarn_cuda_device *device, const char *budget)
 {
 	static unsigned n;
-	const char *const extra[] = {budget ? "--budget" : NULL, budget, NULL};
+	/* Of a small budget, large segments would leave no room for memfds. */
+	const char *const extra[] = {budget ? "--budget" : NULL, budget,
+		"--segment-size", "2M", NULL};
 	char name[32];
 
 	refits_where = device;
