@@ -300,6 +300,8 @@ def parts_test(r):
     r.node = node
     r.fail("differs within", path_of("mn"[r.rank == 1] + ".safetensors"),
            name="within")
+    r.fail("another name within", path,
+           name="without" if r.rank == 1 else "within")
     r.fail("no such part", path, views={"x": "[0]"} if r.rank == 3 else None,
            name="wrong")
 
@@ -544,6 +546,10 @@ kit.equal([s[0] for s in seen["one store"]], [True] * 4,
 failed(seen["differs within"], "ValueError",
        ["different files", "m.safetensors", "n.safetensors"],
        "another file on a second rank of a node is an error on all", 4)
+failed(seen["another name within"], "ValueError",
+       ["rank 0 on node a", "'within'", "rank 1 on node a", "'without'",
+        "the same name="],
+       "another name on a second rank of a node is an error on all", 4)
 failed(seen["no such part"], "OSError",
        ["rank 3 on node b", "there is no tensor 'x'"],
        "a view of no tensor is an error on all", 4)

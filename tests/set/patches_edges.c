@@ -2,8 +2,8 @@
 /*
  * Sparse versions where something gives out: descriptors, the size that a file may
  * have, memory, mappings of a reader, storages of a publication; and where a child
- * is forked meanwhile. And names that have the
- * same place in different versions, which must not get each other's bytes.
+ * is forked meanwhile. And names that have the same place in different versions,
+ * which must not get each other's bytes.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -104,7 +104,8 @@ class _Local:
     def record(self):
         """What the others are to know of the file and the store."""
         source, at = self.source, os.stat(self.store.socket)
-        found = {"path": cut(source.path), "size": source.size(),
+        found = {"path": cut(source.path), "as": cut(self.prefix),
+                 "size": source.size(),
                  "mtime": max((s[2] for s in source.shards), default=0),
                  "digest": self.digest, "all": self.wants_all(),
                  "store": [at.st_dev, at.st_ino, os.getuid(),
@@ -185,6 +186,18 @@ def _same_file(records):
                     for n in (first, other))
             raise ValueError(f"{VERB}: the nodes have different files: {a}; "
                              f"{b}; copy one of them, with its time, to all")
+
+
+def _same_name(records, nodes, names):
+    """The first rank of a node publishes, and the others find it by the name."""
+    first = {}
+    for i, node in enumerate(nodes):
+        a = first.setdefault(node, i)
+        if records[a]["as"] != records[i]["as"]:
+            raise ValueError(
+                f"{VERB}: {names[a]} would name the tensors "
+                f"{records[a]['as']!r}, and {names[i]} {records[i]['as']!r}: give "
+                "all ranks of a node the same path, or the same name=")
 
 
 # ---- moving ----
@@ -294,6 +307,11 @@ class _Group:
         self.me = self._node_of[me]
         self.is_first = self._firsts[self.me] == me
 
+    def check_names(self, records):
+        """ValueError: ranks of a node would look for each other's tensors in
+        vain."""
+        _same_name(records, self._node_of, self._ranks)
+
     def ring(self, nodes):
         """The first ranks of some nodes."""
         members = [self._firsts[n] for n in nodes]
@@ -383,6 +401,7 @@ def load(path, group, *, name=None, node=None, store=None, timeout=300,
     records = Ring(group, everyone, deadline).tell(record)
     members = _Group(group, deadline, records)
     _same_file(records)
+    members.check_names(records)
     if not local.source.extents:
         return {}, 0  # there is no set without tensors
     needs, said, read = None, members.nodes, 0
