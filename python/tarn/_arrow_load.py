@@ -4,29 +4,47 @@
 A table has no file by which other processes could find what one of them has
 loaded, so it needs a name. Each column is one tensor in the store, whatever
 batches the table has: a single batch is copied when it is published, several
-are copied side by side into memory that is published as it is.
+are copied side by side into memory that is published as it is. All columns share
+that memory, since one call can publish 64 pieces of memory at most.
 """
+import math
+
 from . import _arrow_c
 
+ALIGN = 64  # bytes, of a column in that memory; a cache line
 
-def _joined(store, parts):
-    """The rows of all parts, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0]
-    rows = sum(p.shape[0] for p in parts)
-    whole = store.create((rows, *first.shape[1:]), first.dtype)
+
+def _joined(store, columns):
+    """The columns by name, each with the rows of all its parts."""
+    found, places, size = {}, {}, 0
+    for name, parts in columns.items():
+        first = found[name] = parts[0]
+        if len(parts) > 1:
+            shape = sum(p.shape[0] for p in parts), *first.shape[1:]
+            n_bytes = math.prod(shape) * first.itemsize
+            places[name] = size, n_bytes, shape
+            size += -(-n_bytes // ALIGN) * ALIGN
+    memory = store.create((size,), "U8") if size else None
+    for name, (at, n_bytes, shape) in places.items():
+        dtype = found[name].dtype
+        found[name] = memory[at:at + n_bytes].bitcast(dtype).reshape(shape) \
+            if n_bytes else store.create(shape, dtype)
+        _fill(found[name], columns[name])
+    return found
+
+
+def _fill(whole, parts):
     at = 0
     for part in parts:
         n = part.shape[0]
         if part.size:
             whole[at:at + n] = part
         at += n
-    return whole
 
 
-def _joined_ragged(store, columns):
-    """The values of all columns, and offsets into all of them."""
+def _joined_ragged(columns):
+    """The parts of the values of all columns, and of offsets into all of
+    them."""
     values, offsets, total = [], [], 0
     wide = "I64" if any(c.offsets.dtype == "I64" for c in columns) or \
         sum(c.values.shape[0] for c in columns) >= 1 << 31 else "I32"
@@ -37,26 +55,26 @@ def _joined_ragged(store, columns):
         moved = column.offsets.to(wide) + (total - first)
         offsets.append(moved if not offsets else moved[1:])
         total += last - first
-    return _joined(store, values), _joined(store, offsets)
+    return values, offsets
 
 
 def _tensors(store, batches):
     found = {}
 
-    def add(name, tensor):
+    def add(name, parts):
         if name in found:
             raise ValueError(f"Arrow: two columns would be named '{name}'; "
                              "rename one")
-        found[name] = tensor
+        found[name] = parts
     for name in batches[0]:
         columns = [batch[name] for batch in batches]
         if columns[0].offsets is None:
-            add(name, _joined(store, [c.values for c in columns]))
+            add(name, [c.values for c in columns])
             continue
-        values, offsets = _joined_ragged(store, columns)
+        values, offsets = _joined_ragged(columns)
         add(f"{name}/values", values)
         add(f"{name}/offsets", offsets)
-    return found
+    return _joined(store, found)
 
 
 def load(store, source, name, options):

@@ -6,12 +6,14 @@ import sys
 import threading
 import types
 
-from . import _safe_open, _store
+from . import _conversions, _safe_open, _store
 from ._tarn import NotFoundError
 
 # A smaller file is mapped: to ask the daemon takes longer than to read it.
 # Picked.
 LEAST = 1 << 20
+# A smaller array is copied: a mapping of its own takes longer. Picked.
+MAPPED_LEAST = 64 << 10
 
 
 class _Bytes:
@@ -41,6 +43,36 @@ class _Bytes:
             return self._file
 
 
+class _Apart(_safe_open._Way):
+    """From a file's Tensors to numpy's arrays. Each call returns an array with
+    memory of its own, as safetensors does."""
+
+    def __init__(self):
+        super().__init__(_apart, _safe_open._same)
+
+    def part(self, t, key):
+        import numpy
+
+        whole = _conversions.to_numpy(t)
+        part = whole[key]
+        if not isinstance(part, numpy.ndarray):
+            return part  # a number
+        if part.nbytes < MAPPED_LEAST:
+            return part.copy()
+        # A key of lists has made a copy already.
+        return _apart(t)[key] if numpy.may_share_memory(part, whole) else part
+
+
+def _apart(t):
+    """An array that alone has what is written to it."""
+    if t.nbytes >= MAPPED_LEAST:
+        try:
+            return _conversions.to_numpy(t.cow(own=True))
+        except (OSError, MemoryError):
+            pass  # there are as many mappings as there may be
+    return _conversions.to_numpy(t.copy())
+
+
 class Shared(_safe_open.safe_open):
     """safe_open over memory that all processes of the machine share."""
 
@@ -55,7 +87,10 @@ class Shared(_safe_open.safe_open):
         if self._file.format != "safetensors":
             raise ValueError(self._file.format)
         self._error = error
-        self._bytes = _Bytes(self._file, self._way.read is None)
+        own = self._way.read is None
+        if _safe_open.FRAMEWORKS[framework] == "np":
+            self._way, own = _Apart(), False
+        self._bytes = _Bytes(self._file, own)
 
     def _open(self):
         if self._file is None:

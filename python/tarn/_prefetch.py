@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Parts of a file that are read in the background before they are asked for."""
+import os
 import threading
 
 PIECE = 4 << 20  # elements that are read at once of what stays mapped; picked
@@ -43,9 +44,11 @@ class _Result:
 
 class Prefetch:
     """Does jobs, a list of names and functions, one after the other in a thread
-    of its own; take() waits for one."""
+    of its own; take() gives one, which waits for itself. In the child of a fork,
+    which has no such thread, there are none."""
 
     def __init__(self, jobs):
+        self._process = os.getpid()
         self._found = {name: _Result(job) for name, job in jobs}
         self._stop = False
         # Nothing there keeps what the caller has taken.
@@ -62,13 +65,13 @@ class Prefetch:
             else:
                 results.pop().run()
 
-    def __contains__(self, name):
-        return name in self._found
-
     def take(self, name):
-        """What the job returned, which is then the caller's alone, or raised.
-        Waits for it."""
-        return self._found.pop(name).get()
+        """The job of that name, which is then the caller's alone; None: there is
+        none, or another thread has it. get() waits for what it returns or
+        raises."""
+        if os.getpid() != self._process:
+            return None
+        return self._found.pop(name, None)
 
     def close(self):
         """Ends after the job that is under way."""

@@ -173,8 +173,9 @@ class safe_open:
         SafetensorError too."""
         self._open()
         for one in self._prefetched:
-            if name in one:
-                return one.take(name)
+            job = one.take(name)
+            if job is not None:
+                return job.get()
         self._find(name)
         return self._way.whole(self._bytes[name])
 

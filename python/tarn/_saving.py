@@ -47,6 +47,37 @@ def _is_whole(t):
 _spare = _Spare()
 
 
+class _Order:
+    """Writes to one path happen in the order of their calls: each waits until the
+    write before it has ended, with or without an error. The child of a fork waits
+    for none of its parent's."""
+
+    def __init__(self):
+        self.reset()
+        os.register_at_fork(after_in_child=self.reset)
+
+    def reset(self):
+        self._lock = threading.Lock()
+        self._last = {}  # the end of the last write to each path, an event
+
+    def start(self, write):
+        """Starts the write's thread, behind the last write to that path."""
+        with self._lock:
+            write.before = self._last.get(write.path)
+            write.thread.start()  # if this fails, no later write waits for it
+            self._last[write.path] = write.end
+
+    def leave(self, write):
+        """The write has ended: the next one may begin."""
+        with self._lock:
+            if self._last.get(write.path) is write.end:
+                del self._last[write.path]
+        write.end.set()
+
+
+_order = _Order()
+
+
 class _Write:
     """The thread and its result, which outlive the Saving that a caller may
     drop."""
@@ -55,18 +86,24 @@ class _Write:
         self.path, self._copies, self._call = path, copies, call
         self.error, self.seen = None, False
         self.pid = os.getpid()
+        self.end, self.before = threading.Event(), None
         # No daemon: the interpreter ends when the file is written.
         self.thread = threading.Thread(target=self._run, name="tarn.save")
 
     def _run(self):
         try:
+            if self.before is not None:
+                self.before.wait()
             self._call(self._copies)
         except BaseException as e:
             # Its frames would keep the copies as long as anybody has it.
             self.error = e.with_traceback(None)
         finally:
             copies, self._copies, self._call = self._copies, None, None
-            _spare.give(copies.values())
+            try:
+                _spare.give(copies.values())
+            finally:
+                _order.leave(self)
 
     def __del__(self):
         if self.error is not None and not self.seen and \
@@ -163,5 +200,5 @@ def start(path, tensors, metadata, save):
     copies = {name: _copy(t, places) for name, t in tensors.items()}
     metadata = None if metadata is None else dict(metadata)
     write = _Write(path, copies, lambda copies: save(path, copies, metadata))
-    write.thread.start()
+    _order.start(write)
     return Saving(write)

@@ -578,9 +578,11 @@ def save(path, tensors, metadata=None, *, checksums=False, align=0,
 
     background copies the tensors into memory of this process, and returns a
     Saving while a thread writes the copies, and calls progress: the tensors may
-    be written to at once. wait() of it raises what this call would have. The next
-    such call has the memory of these copies, unless the kernel needs it for others
-    meanwhile."""
+    be written to at once. wait() of it raises what this call would have. This
+    process writes the files of such calls with one path in the order of the calls,
+    each when the one before it is written or has failed; a call that is not in the
+    background waits for none of them. The next such call has the memory of these
+    copies, unless the kernel needs it for others meanwhile."""
     if not isinstance(tensors, Mapping):
         tensors = {"tensor": tensors}
     limit = _shards.limit_of(path, shard_bytes)

@@ -26,6 +26,8 @@ FORMAT = "tarn.tensordict/1"
 SPEC, WORDS = "@spec", "@words"
 LEN, BEGUN, DONE, BY_NUMBER, CHANGES, WRITTEN = range(6)
 N_WORDS = 8  # two to come
+# Of the storages that can be published at once, beside words and what they are.
+LEAVES_MAX = 62
 TRIES = 3  # before a reader takes the lock; picked
 
 
@@ -412,7 +414,12 @@ def checked_name(name):
 
 
 def make(store, name, spec):
-    """FileExistsError: there is one."""
+    """FileExistsError: there is one. ValueError: it has too many leaves, each of
+    which has memory of its own."""
+    if len(spec.leaves) > LEAVES_MAX:
+        raise ValueError(f"{name!r}: it would have {len(spec.leaves)} leaves, and "
+                         f"a buffer has {LEAVES_MAX} at most; join some of them, "
+                         "or make several buffers")
     tensors = {_name(k): store.create((spec.length, *s), d, mutable=True)
                for k, (d, s) in spec.leaves.items()}
     tensors[WORDS] = store.create((N_WORDS,), "I64", mutable=True)

@@ -357,6 +357,37 @@ def loaded():
     equal(store.names("n/"), [], "and then nothing is published")
 
 
+def wide():
+    """More columns than memory can be published in pieces."""
+    n = 1 << 18
+    data, pair = [None, bytes(range(256)) * (n // 64)], [None, pack("i", 1, 2)]
+    total = 66
+
+    def batch(values, n):
+        return Column("+s", n, [None], [
+            Column("i", n, values, name=f"c{i}") for i in range(total)] + [
+            Column("+w:2", n, [None], [Column("s", 2 * n, data)], name="two"),
+            Column("b", n, data, name="flag"), Column("c", n, data, name="c")])
+    t = store.load(Batches([batch(data, n), batch(pair, 2), batch(data, n)]),
+                   "wide")
+    one = struct.unpack("i", bytes(range(4)))[0]
+    equal(len(t), total + 3, "a table of many large columns is loaded")
+    equal([(c.shape, c.dtype, [c[i] for i in (0, n - 1, n, n + 1, n + 2)])
+           for c in (t[f"c{i}"] for i in (0, total - 1))],
+          [((2 * n + 2,), "I32", [one, struct.unpack(
+              "i", bytes(range(252, 256)))[0], 1, 2, one])] * 2,
+          "each has its batches, one after the other")
+    equal((t["two"].shape, t["two"][n + 3].tolist(), t["flag"].dtype,
+           t["flag"][n - 8:n + 3].tolist(), t["c"][n + 1]),
+          ((2 * n + 2, 2), list(struct.unpack("2h", bytes(range(4, 8)))), "BOOL",
+           [True] * 8 + [False] * 3, 1),
+          "also those of other types")
+    t = store.load(Batches([batch(data, 0), batch(data, 0)]), "wide")
+    equal({c.shape for c in t.values()}, {(0,), (0, 2)},
+          "so is one without records")
+    store.publish({}, replace="wide/")
+
+
 def files():
     """They are Python's to read, and the error says how."""
     for what, head in (("an Arrow file", b"ARROW1\0\0"),
@@ -374,7 +405,7 @@ def files():
 
 daemon = start_daemon(os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock"))
 store = tarn.Store(os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock"))
-for part in (fixed, ragged, tables, refusals, twice, loaded, files):
+for part in (fixed, ragged, tables, refusals, twice, loaded, wide, files):
     part()
     all_released(part.__name__)
 del store

@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import sys
+import threading
 import warnings
 
 import py_kit as kit
@@ -25,6 +26,7 @@ if not dist.is_available():
 import tarn
 from py_dcp_kit import (
     be_rank, check_sharded, run_ranks, same, sharded_state, state_of)
+from tarn import _saving
 from tarn.torch import dcp_metadata
 from tarn.torch.dcp import TarnReader, TarnWriter
 
@@ -38,6 +40,16 @@ tmp = os.environ["TMPDIR"]
 def rank_saves():
     dcp.save(sharded_state(), checkpoint_id="sharded",
              storage_writer=TarnWriter())
+    rank = dist.get_rank()
+    dcp.save({f"{rank}.{i}": torch.full((2,), float(i)) for i in range(40)},
+             checkpoint_id="small", storage_writer=TarnWriter())
+    state = {**sharded_state(), "same": torch.ones(1000)}
+    ended(dcp.async_save(state, checkpoint_id="copies",
+                         storage_writer=TarnWriter()))
+    free = sum(t.nbytes for ts in _saving._spare._places.values() for t in ts)
+    held = sum(getattr(t, "_local_tensor", t).nbytes for t in state.values()
+               if isinstance(t, torch.Tensor))
+    assert free == held, (free, held)
 
 
 def rank_loads():
@@ -87,6 +99,11 @@ class FailingLate(Failing):
 # ---- one process ----
 
 
+def ended(future):
+    """Waits for an async_save."""
+    getattr(future, "upload_completion", future).result()
+
+
 def loaded(name, **options):
     state = state_of(0)
     dcp.load(state, checkpoint_id=name,
@@ -116,7 +133,13 @@ def saves(store):
 
 
 def saves_many(store):
-    """As a model has, each with memory of its own."""
+    """As a model has, each with memory of its own. 64 can be published at once."""
+    for n in 62, 63, 64, 65:
+        state = {f"{i}": torch.full((5,), float(i)) for i in range(n)}
+        dcp.save(state, checkpoint_id="many", storage_writer=TarnWriter())
+        found = {n: torch.zeros_like(t) for n, t in state.items()}
+        dcp.load(found, checkpoint_id="many", storage_reader=TarnReader())
+        kit.ok(same(found, state), f"{n} small tensors are saved and loaded")
     state = {f"layer.{i}": torch.full((i % 7, 3), float(i)) for i in range(500)}
     dcp.save(state, checkpoint_id="many", storage_writer=TarnWriter())
     found = {n: torch.zeros_like(t) for n, t in state.items()}
@@ -145,14 +168,61 @@ def saves_odd(store):
     store.publish({}, replace="odd/")
 
 
+def writes_back():
+    """What this process writes to the tensors of a checkpoint is not of it."""
+    for n in 5, 1 << 20:
+        dcp.save({"x": torch.ones(n)}, checkpoint_id="back",
+                 storage_writer=TarnWriter())
+        trained = tarn.default_store()["back/x"].torch()
+        trained.fill_(5)
+        found = {"x": torch.zeros(n)}
+        dcp.load(found, checkpoint_id="back", storage_reader=TarnReader())
+        kit.ok(bool((found["x"] == 1).all()), f"{n} numbers are loaded as they were "
+               "saved, also when this process has written to them")
+        dcp.load({"x": trained}, checkpoint_id="back",
+                 storage_reader=TarnReader())
+        kit.ok(bool((trained == 1).all()), "and back into what it has written to")
+
+
+class Held(TarnWriter):
+    """It waits in the save of the first checkpoint."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def write_data(self, plan, planner):
+        if self.checkpoint_id == "over/1":
+            self.begun.set()
+            self.go.wait()
+        return super().write_data(plan, planner)
+
+
+def overlap(store):
+    """One save begins and ends while another one by the same writer is under
+    way."""
+    writer = Held()
+    first = dcp.async_save(state_of(1), checkpoint_id="over/1",
+                           storage_writer=writer)
+    kit.ok(writer.begun.wait(300), "a save in the background begins")
+    ended(dcp.async_save(state_of(2), checkpoint_id="over/2",
+                         storage_writer=writer))
+    kit.equal(store.names("over/1/"), [], "a second one by its writer overtakes it")
+    writer.go.set()
+    ended(first)
+    kit.ok(same(loaded("over/1"), state_of(1)) and
+           same(loaded("over/2"), state_of(2)), "each has its own state")
+    kit.equal([n for n in store.names("over/") if n[7:].startswith("@") and
+               not n.endswith("@metadata")], [], "and nothing is left of either")
+
+
 def saves_later():
     state = state_of(4)
     future = dcp.async_save(state, checkpoint_id="later",
                             storage_writer=TarnWriter())
-    done = getattr(future, "upload_completion", future)
     getattr(future, "staging_completion", future).result()
     state["net"]["w"].zero_()
-    done.result()
+    ended(future)
     kit.ok(same(loaded("later"), state_of(4)),
            "async_save saves the state as it was")
     staged_again()
@@ -201,6 +271,82 @@ def staged_twice():
     found = {"x": torch.zeros(n)}
     dcp.load(found, checkpoint_id="staged", storage_reader=TarnReader())
     kit.ok(bool((found["x"] == 2).all()), "what has waited is saved")
+    staged_elsewhere()
+
+
+def staged_elsewhere():
+    """Another rank writes what this one has copied."""
+    writer = TarnWriter("staged")
+    state = {"x": torch.ones(1 << 20), "y": torch.ones(1 << 19)}
+    first = writer.stage(state)
+    kit.ok(len(pickle.dumps(writer)) < 10000 and
+           pickle.loads(pickle.dumps(writer)).checkpoint_id == "staged",
+           "a writer is sent to another process without the copies")
+    planner = dcp.DefaultSavePlanner()
+    planner.set_up_planner(first, is_coordinator=False)
+    plan = planner.create_local_plan()
+    del plan.items[:]
+    writer.write_data(plan, planner)
+    second = writer.stage(state)
+    kit.equal([t.data_ptr() for t in second.values()],
+              [t.data_ptr() for t in first.values()],
+              "what others write of a state is free when this rank has written")
+
+
+class Late(TarnWriter):
+    """A name that is not the checkpoint's appears while it saves."""
+
+    def write_data(self, plan, planner):
+        self.store.publish("mixed/late", tarn.arange(3))
+        return super().write_data(plan, planner)
+
+
+def foreign(store):
+    """What is below a checkpoint's prefix, and not of it."""
+    def save(n, writer=TarnWriter):
+        dcp.save({"x": torch.full((n,), 1.)}, checkpoint_id="mixed",
+                 storage_writer=writer())
+
+    dead = f"mixed/@{'0a' * 16}/x"
+    save(3)
+    for name in ("mixed/mine", "mixed/@mine", "mixed/x/deep", dead[:-3] + "/x",
+                 dead.replace("a", "A"), "mixed/deep/@metadata"):
+        store.publish(name, tarn.arange(3))
+        kit.raises(ValueError, f"{name!r} is not of the checkpoint 'mixed'",
+                   f"{name} is not replaced",
+                   TarnWriter("mixed").set_up_storage_writer, True)
+        kit.raises(dcp.api.CheckpointException, repr(name), "nor by a save", save, 4)
+        kit.equal((store[name].tolist(), store["mixed/x"].shape),
+                  ([0, 1, 2], (3,)), "it stays, and so does the checkpoint")
+        store.remove(name)
+    store.publish(dead, tarn.arange(3))
+    save(5)
+    kit.equal((sorted(store.names("mixed/")), store["mixed/x"].shape),
+              (["mixed/@metadata", "mixed/x"], (5,)),
+              "what a dead save has left is no obstacle, and is removed")
+    kit.raises(dcp.api.CheckpointException, "mixed/late",
+               "a name that appears during a save", save, 6, Late)
+    kit.equal((sorted(store.names("mixed/")), store["mixed/x"].shape),
+              (["mixed/@metadata", "mixed/late", "mixed/x"], (5,)),
+              "and then nothing of the save is left")
+    store.publish({}, replace="mixed/")
+
+
+def saved_anew(store):
+    """A checkpoint that is removed and saved again has the versions of the
+    first."""
+    reader, plans = TarnReader("anew"), []
+    for value in 1., 2.:
+        dcp.save({"x": torch.full((3,), value)}, checkpoint_id="anew",
+                 storage_writer=TarnWriter())
+        reader.read_metadata()
+        plans.append(reader.prepare_local_plan(dcp.LoadPlan([])))
+        store.publish({}, replace="anew/")
+    kit.raises(RuntimeError, "was saved again", "ranks that found a checkpoint "
+               "before and after it was removed and saved",
+               reader.prepare_global_plan, plans)
+    kit.ok(reader.prepare_global_plan(plans[:1] * 2) == plans[:1] * 2,
+           "ranks that found one checkpoint load it")
 
 
 def fails(store):
@@ -320,6 +466,11 @@ def ranks(store):
               ["sharded/@metadata", "sharded/all", "sharded/columns@0,0",
                "sharded/columns@0,5", "sharded/rows@0,0", "sharded/rows@4,0",
                "sharded/step"], "each of them has its part")
+    small = {f"{r}.{i}": torch.full((2,), float(i)) for r in (0, 1)
+             for i in range(40)}
+    found = {n: torch.zeros(2) for n in small}
+    dcp.load(found, checkpoint_id="small", storage_reader=TarnReader())
+    kit.ok(same(found, small), "small tensors of both are saved")
     kit.ok(run_ranks(__file__, "loads", 3), "three load it, cut otherwise")
     state = {"rows": torch.zeros(7, 9), "step": 0}
     dcp.load(state, checkpoint_id="sharded", storage_reader=TarnReader())
@@ -346,6 +497,10 @@ def main():
     saves_many(store)
     saves_odd(store)
     saves_later()
+    writes_back()
+    overlap(store)
+    foreign(store)
+    saved_anew(store)
     fails(store)
     distrusts(store)
     ranks(store)

@@ -129,6 +129,50 @@ def fails(store):
                reader.prepare_global_plan, plans)
 
 
+def writes_back():
+    """What this process writes to the tensors of the files is not in them."""
+    for n in 5, 1 << 20:
+        dcp.save({"x": torch.ones(n)}, checkpoint_id=at("back"),
+                 storage_writer=FolderWriter())
+        trained = tarn.load(os.path.join(at("back"), INDEX)).torch()
+        trained["x"].fill_(5)
+        found = {"x": torch.zeros(n)}
+        dcp.load(found, checkpoint_id=at("back"), storage_reader=FolderReader())
+        kit.ok(bool((found["x"] == 1).all()), f"{n} numbers are loaded as they were "
+               "saved, also when this process has written to them")
+
+
+class Replacing:
+    """A store in which a checkpoint is replaced before it is loaded, so often:
+    then a shard that the older index names is not there."""
+
+    def __init__(self, store, times):
+        self.store, self.times, self.loads = store, times, 0
+
+    def load(self, path):
+        self.loads += 1
+        if self.loads > self.times:
+            return self.store.load(path)
+        dcp.save(state_of(10 + self.loads), checkpoint_id=os.path.dirname(path),
+                 storage_writer=FolderWriter())
+        raise FileNotFoundError(2, "No such file or directory", "a shard")
+
+
+def replaced(store):
+    """While it is opened."""
+    dcp.save(state_of(10), checkpoint_id=at("replaced"),
+             storage_writer=FolderWriter())
+    kit.ok(same(loaded("replaced", store=Replacing(store, 2)), state_of(12)),
+           "a checkpoint that is replaced while it is opened is opened again")
+    always = Replacing(store, 1000)
+    kit.raises(OSError, "again and again", "but not for ever",
+               FolderReader(at("replaced"), store=always).read_metadata)
+    shard = next(f for f in files("replaced") if f != INDEX)
+    os.remove(os.path.join(at("replaced"), shard))
+    kit.raises(FileNotFoundError, shard, "a shard that is missing is an error",
+               FolderReader(at("replaced")).read_metadata)
+
+
 def others():
     """Files of others, and others with ours."""
     x = torch.arange(6.).reshape(2, 3)
@@ -237,6 +281,8 @@ def main():
     store = tarn.Store()
     saves(store)
     fails(store)
+    writes_back()
+    replaced(store)
     others()
     distrusts()
     killed()

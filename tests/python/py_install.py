@@ -116,6 +116,39 @@ seen["w"][0, 0] = 7
 kit.equal((other["w"][0, 0].item(), safetensors.numpy.load_file(path)["w"][
     0, 0].item()), (0., 0.), "a write is in no other array of this process")
 
+
+def overlap(get):
+    """Do two arrays of one handle share memory? The second has what the file
+    has."""
+    first = get()
+    first += 1
+    second = get()
+    return np.shares_memory(first, second) or not np.array_equal(
+        second, first - 1)
+
+
+with safetensors.safe_open(path, framework="np") as f, \
+        safetensors.safe_open(small, framework="np") as g:
+    part = f.get_slice("w")
+    for what, get in (
+            ("a large array", lambda: f.get_tensor("w")),
+            ("a small array", lambda: f.get_tensor("b")),
+            ("an array of a small file", lambda: g.get_tensor("x")),
+            ("a large slice", lambda: part[1:900]),
+            ("a slice of all", lambda: part[:]),
+            ("a slice with steps", lambda: part[::3, 5:]),
+            ("a small slice", lambda: part[3, :5]),
+            ("the same by another get_slice", lambda: f.get_slice("w")[3, :5]),
+            ("a slice of a small file", lambda: g.get_slice("x")[1:])):
+        kit.ok(not overlap(get), f"{what} has memory of its own")
+    kit.ok(part[2:4, 1].flags.writeable and part[1:1].flags.writeable and
+           part[1:900].flags.writeable, "slices may be written to")
+    kit.equal((part[[1, 2], [3, 4]].tolist(), part[[5] * 900][899, 3]),
+              ([2003., 4004.], 10003.), "lists select from a slice")
+    f.prefetch(["w"])
+    kit.equal((f.get_tensor("w")[0, 1], f.get_tensor("empty").shape),
+              (1., (0, 4)), "a prefetched array is as the file has it")
+
 # ---- what tarn leaves to safetensors ----
 before = bytes_read()
 kit.equal(safetensors.numpy.load_file(small)["x"].tolist(), [0, 1, 2],

@@ -4,6 +4,8 @@
 calls, the same values, shapes and dtypes, arrays that may be written. What
 safetensors says of the same file stands beside it where it is installed."""
 import os
+import signal
+import threading
 
 import py_kit as kit
 
@@ -127,6 +129,34 @@ for framework in ("np", "numpy", "pt"):
 with tarn.safe_open(path) as f:
     kit.equal((f.get_tensor("a").tolist(), f.get_slice("b")[:, 0, ::2].shape),
               ([1, -2, 3], (2, 2)), "without a framework Tensors are returned")
+# ---- prefetch, and a fork ----
+go, begun = threading.Event(), threading.Event()
+touch = tarn._safe_open.touch
+
+
+def held(t):
+    """As a disk does that is slow."""
+    begun.set()
+    go.wait()
+    return touch(t)
+
+
+tarn._safe_open.touch = held
+with tarn.safe_open(path, "np") as f:
+    f.prefetch(["b"])
+    f.prefetch(["a", "b"])
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(300)  # the end of a child that waits for ever
+        os._exit(not all(same(f.get_tensor(n), arrays[n]) for n in "abb"))
+    kit.equal(os.waitpid(child, 0)[1], 0,
+              "the child of a fork reads what its parent is reading for itself")
+    go.set()
+    kit.ok(all(same(f.get_tensor(n), arrays[n]) for n in "abb"),
+           "its parent gets what it has begun to read")
+tarn._safe_open.touch = touch
+
 kit.raises(ValueError, "'tf'",
            "an unknown framework is refused", tarn.safe_open,
            path, "tf")

@@ -5,6 +5,7 @@ call, the call does not wait for the file, and an error is told."""
 import ctypes
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -89,6 +90,51 @@ with warnings.catch_warnings(record=True) as seen:
     gc.collect()
     kit.ok(any("a.safetensors" in str(w.message) for w in seen),
            "an error that is not asked for is a warning", seen)
+
+# ---- the order of writes ----
+go.clear()
+begun.clear()
+ended = []
+
+
+def ending(n):
+    """A save of one number that tells how it ends."""
+    def progress(done, total):
+        if n == 1:
+            held(done, total)
+        if done == total and n not in ended:
+            ended.append(n)
+        if n == 2:
+            raise OSError("the disk is gone")
+    return tarn.save(os.path.relpath(path) if n == 3 else path,
+                     {"x": tarn.tensor([float(n)])}, progress=progress,
+                     background=True)
+
+
+savings = [ending(1)]
+begun.wait()
+savings += [ending(n) for n in (2, 3, 4)]
+alone = os.path.join(tmp, "alone.safetensors")
+tarn.save(alone, {"x": x}, background=True).wait()
+kit.ok(not any(s.done() for s in savings),
+       "a save to another path does not wait for those to this one")
+child = os.fork()
+if child == 0:
+    signal.alarm(300)
+    tarn.save(path, {"x": tarn.tensor([9.])}, background=True).wait()
+    os._exit(tarn.open(path)["x"].tolist() != [9.])
+kit.equal(os.waitpid(child, 0)[1], 0,
+          "the child of a fork waits for no save of its parent")
+kit.equal(ended, [], "saves to one path wait for the first")
+go.set()
+savings[0].wait()
+kit.raises(OSError, "the disk is gone", "one of them fails", savings[1].wait)
+for saving in savings[2:]:
+    saving.wait()
+kit.equal((ended, tarn.open(path)["x"].tolist()), ([1, 2, 3, 4], [4.]),
+          "they are written in the order of their calls, and the last one stays")
+kit.equal(_saving._order._last, {}, "nothing is kept of writes that have ended")
+os.remove(alone)
 
 # ---- memory that is used again ----
 state = {"x": tarn.ones((1 << 20,), "F32"), "y": tarn.arange(6).reshape(2, 3),

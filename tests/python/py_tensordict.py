@@ -117,6 +117,8 @@ def refused(store):
              ("no", TensorDict({"x": torch.eye(2).to_sparse()}), 1)),
             (TypeError, "not a Tensor", "a tensor has no keys",
              ("no", torch.zeros(2), 1)),
+            (ValueError, "63 leaves", "not more than can be published at once",
+             ("no", {f"x{i}": torch.zeros(2) for i in range(63)}, 1)),
             (ValueError, "no tensor", "there is something",
              ("no", TensorDict({}), 1)),
             (ValueError, "length is 0", "there are rows", ("no", ROW, 0)),
@@ -124,6 +126,11 @@ def refused(store):
             (ValueError, "name is 7", "and no number", (7, ROW, 1))):
         kit.raises(error, part, what, td.create, *args)
     kit.equal(store.names("no/"), [], "nothing is left of those")
+    most = td.create("most", {f"x{i}": torch.zeros(2) for i in range(62)}, 1 << 18)
+    kit.equal(len(td.open("most").keys()), 62,
+              "as many as can be are made, also when each is large")
+    del most
+    store.publish({}, replace="most/")
     kit.raises(tarn.NotFoundError, "no buffer 'none'", "there is none",
                td.open, "none")
     kit.raises(MemoryError, "no room", "memory is had at once, or not",

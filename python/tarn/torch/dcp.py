@@ -18,6 +18,8 @@ import dataclasses
 import errno
 import io
 import os
+import re
+import threading
 import uuid
 
 import torch
@@ -35,24 +37,44 @@ __all__ = ["TarnReader", "TarnWriter"]
 
 METADATA = "@metadata"
 STAGED_TTL = 3600  # seconds that tensors of a save that never ends stay
+STAGED = re.compile(r"@[0-9a-f]{32}/")  # what a save's own names begin with
 # Of one save: 64 storages can be published at once, and one has the metadata.
 RANKS_MAX = 63
 ALIGN = 64  # bytes, of a tensor in the memory of its rank; a cache line
+ONE_PIECE = 2 << 20  # bytes from which on memory is published in one piece
 
 
 class _Storage:
-    """The store and the prefix of a checkpoint."""
+    """The store and the prefix of a checkpoint.
+
+    The prefix is that of a thread: PyTorch resets a writer for each save, and saves
+    in the background may overlap, each in a thread of its own."""
 
     def __init__(self, checkpoint_id=None, *, store=None):
         self._given = store
-        self.reset(checkpoint_id)
+        self._first_id = None if checkpoint_id is None else \
+            _checked_id(checkpoint_id)
+        self._here = threading.local()
+
+    def __getstate__(self):
+        # A process that saves in the background has one thread for that.
+        state = {**self.__dict__, "_first_id": self.checkpoint_id}
+        del state["_here"]
+        return state
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._here = threading.local()
 
     def reset(self, checkpoint_id=None):
         """Another checkpoint: the prefix of its names."""
         if checkpoint_id is not None:
-            self.checkpoint_id = _checked_id(checkpoint_id)
-        elif not hasattr(self, "checkpoint_id"):
-            self.checkpoint_id = None
+            self._here.id = _checked_id(checkpoint_id)
+
+    @property
+    def checkpoint_id(self):
+        """The prefix, or None."""
+        return getattr(self._here, "id", self._first_id)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id):
@@ -131,14 +153,17 @@ class TarnWriter(_Storage, StorageWriter, staging.Stager):
         for _, data in found:
             places.append(size)
             size += -(-data.nbytes // ALIGN) * ALIGN
-        memory = self.store._create_untaken(max(size, 1))
+        whole = max(size, ONE_PIECE if len(found) > 1 else 1)
+        memory = self.store._create_untaken(whole)
         views = {}
         for (name, data), at in zip(found, places):
             source = _conversions.to_tensor(data.detach().cpu())
             view = memory[at:at + source.nbytes].bitcast(source.dtype)
             views[staged + name] = self.store._take_copy(
                 view.reshape(source.shape), source)
-        self._end_staging(data for _, data in found)
+        if size < whole:
+            self.store._take(memory[size:])
+        self._end_staging(planner, [data for _, data in found])
         if views:
             self.store.publish(views, ttl=STAGED_TTL)
         return _done([WriteResult(index=item.index, size_in_bytes=data.nbytes,
@@ -148,13 +173,21 @@ class TarnWriter(_Storage, StorageWriter, staging.Stager):
     def finish(self, metadata, results):
         """Gives what all ranks have copied its names."""
         prefix, store = self._prefix(), self.store
-        text = dcp_metadata.encode(metadata)
         staged = [r.storage_data for of_rank in results for r in of_rank]
-        whole = {prefix + name: tensor
-                 for name, tensor in self._staged(staged).items()}
-        whole[prefix + METADATA] = _bytes_tensor(text)
-        _refuse_foreign(store, prefix)
-        store.publish(whole, replace=prefix)
+        try:
+            text = dcp_metadata.encode(metadata)
+            whole = {prefix + name: tensor
+                     for name, tensor in self._staged(staged).items()}
+            whole[prefix + METADATA] = _bytes_tensor(text)
+            _refuse_foreign(store, prefix)
+            store.publish(whole, replace=prefix)
+        except BaseException:
+            self._drop(staged)
+            raise
+
+    def _drop(self, staged):
+        for prefix in {a for a, _ in staged}:
+            self.store.publish({}, replace=prefix)
 
     def _staged(self, staged):
         """What the ranks have copied, by the names without those of the save."""
@@ -194,10 +227,18 @@ def _checked(fqn, tensor):
 
 
 def _refuse_foreign(store, prefix):
-    below = [n[len(prefix):] for n in store.snapshot(prefix)]
-    ours = METADATA in below
-    for name in below:
-        if not name.startswith("@") and ("/" in name or not ours):
+    """What is below the prefix is what the older checkpoint there lists, or of
+    saves that have not ended."""
+    below = store.snapshot(prefix)
+    ours = {METADATA}
+    if prefix + METADATA in below:
+        try:
+            ours.update(_listed(dcp_metadata.decode(
+                _bytes_of(below[prefix + METADATA]))).values())
+        except ValueError:
+            pass  # it lists nothing
+    for name in (n[len(prefix):] for n in below):
+        if name not in ours and not STAGED.match(name):
             raise ValueError(
                 f"{prefix + name!r} is not of the checkpoint {prefix[:-1]!r}, "
                 "which would replace it; choose another checkpoint_id, or "
@@ -244,7 +285,8 @@ class TarnReader(_Storage, StorageReader):
             raise ValueError(f"{prefix + METADATA!r} describes no checkpoint: "
                              f"{e}") from None
         self._found, self._names = snapshot, names
-        self._version = snapshot.versions[prefix + METADATA]
+        # Versions of a name begin anew when it was removed; commits do not.
+        self._version = snapshot._commits[prefix + METADATA]
         metadata.storage_data = names
         return metadata
 
@@ -260,7 +302,8 @@ class TarnReader(_Storage, StorageReader):
         if len(found) > 1:
             raise RuntimeError(
                 f"{self.checkpoint_id!r} was saved again while the ranks "
-                f"opened it: they have its versions {found}; load it again")
+                f"opened it: they have what was saved as {found}; load it "
+                "again")
         return plans
 
     def read_data(self, plan, planner):
@@ -295,6 +338,9 @@ class TarnReader(_Storage, StorageReader):
 
 
 def _copy(item, source, planner):
+    # Not source.torch(): this process may have written to that.
+    if source.storage_kind != "device":
+        source = source.cow(own=True)
     part = source.torch()
     for dim, (start, n) in enumerate(zip(item.storage_offsets, item.lengths)):
         part = part.narrow(dim, start, n)
@@ -317,27 +363,33 @@ def _bytes_of(tensor):
     return bytes(memoryview(tensor.contiguous()))
 
 
-def _names(metadata, prefix, snapshot):
-    """The name of each piece, which is there and is what metadata says."""
+def _listed(metadata):
+    """The name of each piece below the prefix."""
     names = {}
     for fqn, what in metadata.state_dict_metadata.items():
         if isinstance(what, BytesStorageMetadata):
-            name = prefix + dcp_metadata.name_of(fqn)
-            if name not in snapshot:
-                raise ValueError(f"there is no {name!r}")
-            names[MetadataIndex(fqn)] = name
+            names[MetadataIndex(fqn)] = dcp_metadata.name_of(fqn)
             continue
         for chunk in what.chunks:
-            name = prefix + dcp_metadata.name_of(fqn, chunk, what.size)
-            _check_piece(name, snapshot, chunk, what.properties.dtype)
-            names[MetadataIndex(fqn, chunk.offsets)] = name
+            names[MetadataIndex(fqn, chunk.offsets)] = \
+                dcp_metadata.name_of(fqn, chunk, what.size)
     return names
 
 
-def _check_piece(name, snapshot, chunk, dtype):
-    if name not in snapshot:
-        raise ValueError(f"there is no {name!r}")
-    tensor = snapshot[name]
+def _names(metadata, prefix, snapshot):
+    """The name of each piece, which is there and is what metadata says."""
+    names = {at: prefix + name for at, name in _listed(metadata).items()}
+    for name in names.values():
+        if name not in snapshot:
+            raise ValueError(f"there is no {name!r}")
+    for fqn, what in metadata.state_dict_metadata.items():
+        for chunk in getattr(what, "chunks", ()):
+            name = names[MetadataIndex(fqn, chunk.offsets)]
+            _check_piece(name, snapshot[name], chunk, what.properties.dtype)
+    return names
+
+
+def _check_piece(name, tensor, chunk, dtype):
     if _in_torch(tensor) != (dtype, tuple(chunk.sizes)):
         raise ValueError(f"{name!r} is {tensor.dtype} {tensor.shape}, not "
                          f"{dtype} {tuple(chunk.sizes)}")

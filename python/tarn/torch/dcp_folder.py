@@ -84,8 +84,7 @@ class FolderWriter(dcp.TarnWriter):
                         {"format": "pt", KEY: json.dumps(about)},
                         shard_bytes=self._shard_bytes)
         finally:
-            for prefix in {a for a, _ in staged}:
-                self.store.publish({}, replace=prefix)
+            self._drop(staged)
 
 
 def _whole(metadata, found):
@@ -132,7 +131,12 @@ class FolderReader(dcp.TarnReader):
         path = _path_in(self.checkpoint_id)
         for _ in range(TRIES):
             before = _version(path)
-            loaded = self.store.load(path)
+            try:
+                loaded = self.store.load(path)
+            except FileNotFoundError:  # a shard of the one that was replaced
+                if _version(path) == before:
+                    raise
+                continue
             if _version(path) == before:
                 break
         else:

@@ -21,6 +21,23 @@ except ImportError:
     DTensor = ()
 
 
+class _Copies(dict):
+    """By their addresses. A process to which a writer is sent gets the state that
+    it shall save, and no copies."""
+
+    def __reduce__(self):
+        return _Copies, ()
+
+
+def _local(values):
+    """The tensors among them, of sharded ones what this rank has."""
+    for value in values:
+        if DTensor and isinstance(value, DTensor):
+            value = value.to_local()
+        if type(value) in (torch.Tensor, torch.nn.Parameter):
+            yield value
+
+
 class Stager(AsyncStager):
     """A writer that is the stager of its own saves."""
 
@@ -32,7 +49,7 @@ class Stager(AsyncStager):
         once this writer has written them."""
         places = _saving._spare.take_all()
         # Those of a save that is not written yet, or failed, are its own alone.
-        self._copies = {}  # by their addresses
+        self._copies = _Copies()
         return self._copied(state_dict, places)
 
     def synchronize_staging(self):
@@ -41,11 +58,14 @@ class Stager(AsyncStager):
     def close(self):
         """Nothing is left to end."""
 
-    def _end_staging(self, written):
-        """These tensors are in the store, and those of them that are copies are not
-        read any more."""
+    def _end_staging(self, planner, written):
+        """These tensors are in the store, and this rank reads nothing any more of
+        the state that its planner has, of which others may have written the rest.
+        Those of them that are copies are free."""
         copies = getattr(self, "_copies", {})
-        found = [copies.pop(t.data_ptr(), None) for t in written]
+        state = getattr(planner, "state_dict", None) or {}
+        found = [copies.pop(t.data_ptr(), None)
+                 for t in (*written, *_local(state.values()))]
         _saving._spare.give([copy for copy in found if copy is not None])
 
     def _copied(self, value, places):
