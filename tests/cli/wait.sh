@@ -51,7 +51,7 @@ is 1 "$status" "wait for an empty name fails"
 # The waiting command starts before the name is published.
 "$TARN" wait m/w >first 2>&1 &
 waiter=$!
-sleep 0.2
+await_sleep $waiter
 is "" "$(cat first)" "wait waits for a name that is not published"
 run "$TARN" load m.st --name m
 is "m/w version 1" "$(await first)" "until the name is there"

@@ -19,6 +19,8 @@
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
+#define PATIENCE_S 60.0
+
 static struct tarn_cuda_device gpu;
 
 static void find(void)
@@ -185,9 +187,10 @@ static void published(void)
 	struct daemon server;
 	tarn_store *store = daemon_start_open(&server, "d", none);
 	tarn_tensor *both[2], *got;
+	uint64_t at, before;
 	pthread_t thread;
-	uint64_t at;
 	void *result;
+	double end;
 
 	find();
 	must(tarn_store_create(store, TARN_U8, 1, &size, 0, &both[1]));
@@ -195,9 +198,13 @@ static void published(void)
 	must(tarn_tensor_device_pointer(both[1], &gpu, &at));
 	both[0] = on_device(TARN_U8, size);
 	case_set("LATE", "100000");
+	before = count_calls();
 	if (pthread_create(&thread, NULL, copy_there, both))
 		bail("no thread");
-	usleep(20000);
+	/* It is under way, or has failed. */
+	end = seconds() + PATIENCE_S;
+	while (count_calls() == before && seconds() < end)
+		usleep(100);
 	must(tarn_store_publish_one(store, "t", both[1], NULL, NULL));
 	pthread_join(thread, &result);
 	case_set("LATE", "0");

@@ -7,6 +7,7 @@ SET_TESTS = \
 	tests/set/patches_edges \
 	tests/set/patches_killed \
 	tests/set/patches_odd \
+	tests/set/patches_short \
 	tests/set/patches_threads \
 	tests/set/patches_used \
 	tests/set/refit \
@@ -18,6 +19,16 @@ tests_set_digest_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
 	tests/set/digest.c \
+	$(NULL)
+tests_set_patches_edges_SOURCES = \
+	tests/set/patches_edges.c \
+	tests/set/patches_kit.c \
+	tests/set/patches_kit.h \
+	$(NULL)
+tests_set_patches_short_SOURCES = \
+	tests/set/patches_kit.c \
+	tests/set/patches_kit.h \
+	tests/set/patches_short.c \
 	$(NULL)
 tests_set_refit_SOURCES = \
 	tests/cuda/cases.c \
@@ -42,4 +53,4 @@ tests_set_refit_device_SOURCES = \
 # Cases are programs of their own, with memory that valgrind does not know.
 VALGRIND_EXCEPT += tests/set/digest tests/set/refit tests/set/refit_device
 # Under valgrind descriptors that a message brings are not limited.
-VALGRIND_EXCEPT += tests/set/patches_edges
+VALGRIND_EXCEPT += tests/set/patches_short
