@@ -155,7 +155,8 @@ static int fill(struct load *load, tarn_tensor *memory, struct said *said,
 }
 
 /* Memory for all bytes, which is taken when they come. What can never be published is
- * not to be read, and sent, first: that memory may be this process's own, of which the daemon knows nothing. */
+ * not to be read, and sent, first: that memory may be this process's own, of which the
+ * daemon knows nothing. */
 static int room(const struct load *load, tarn_tensor **ret)
 {
 	int64_t size = (int64_t)load->source.memory;

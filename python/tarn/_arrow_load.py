@@ -9,25 +9,21 @@ that memory, since one call can publish 64 pieces of memory at most.
 """
 import math
 
-from . import _arrow_c
-
-ALIGN = 64  # bytes, of a column in that memory; a cache line
+from . import _arrow_c, _parts
 
 
 def _joined(store, columns):
     """The columns by name, each with the rows of all its parts."""
-    found, places, size = {}, {}, 0
-    for name, parts in columns.items():
-        first = found[name] = parts[0]
-        if len(parts) > 1:
-            shape = sum(p.shape[0] for p in parts), *first.shape[1:]
-            n_bytes = math.prod(shape) * first.itemsize
-            places[name] = size, n_bytes, shape
-            size += -(-n_bytes // ALIGN) * ALIGN
+    shapes = {name: (sum(p.shape[0] for p in parts), *parts[0].shape[1:])
+              for name, parts in columns.items() if len(parts) > 1}
+    sizes = [math.prod(shape) * columns[name][0].itemsize
+             for name, shape in shapes.items()]
+    places, size = _parts.side_by_side(sizes)
     memory = store.create((size,), "U8") if size else None
-    for name, (at, n_bytes, shape) in places.items():
+    found = {name: parts[0] for name, parts in columns.items()}
+    for (name, shape), at, n_bytes in zip(shapes.items(), places, sizes):
         dtype = found[name].dtype
-        found[name] = memory[at:at + n_bytes].bitcast(dtype).reshape(shape) \
+        found[name] = _parts.view_at(memory, at, n_bytes, dtype, shape) \
             if n_bytes else store.create(shape, dtype)
         _fill(found[name], columns[name])
     return found

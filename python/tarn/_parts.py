@@ -39,19 +39,29 @@ def _seen(name, t, expression):
         raise type(e)(f"views: {name!r}: {e}") from None
 
 
+def side_by_side(sizes, alignment=64):
+    """Where tensors of so many bytes begin in one piece of memory, at cache lines
+    unless it is said otherwise, and how many bytes it has."""
+    places, end = [], 0
+    for size in sizes:
+        places.append(end)
+        end += -(-size // alignment) * alignment
+    return places, end
+
+
+def view_at(piece, at, size, dtype, shape):
+    """The tensor of so many bytes that begins there."""
+    return piece[at:at + size].bitcast(dtype).reshape(shape)
+
+
 def to_device(tensors, device, progress=None):
     """Copies of a dict's tensors on a device, in C order, all in one
     allocation: each takes whole granules of 2 MiB."""
-    places, size = {}, 0
-    for name, t in tensors.items():
-        places[name] = size
-        size += -(-t.nbytes // ALIGNMENT) * ALIGNMENT
+    places, size = side_by_side([t.nbytes for t in tensors.values()], ALIGNMENT)
     piece = _tarn.empty((max(size, 1),), "U8", device=device)
     total, done, found = sum(t.nbytes for t in tensors.values()), 0, {}
-    for name, t in tensors.items():
-        at = places[name]
-        place = piece[at:at + t.nbytes].bitcast(t.dtype).reshape(t.shape)
-        found[name] = place.copy_(t)
+    for (name, t), at in zip(tensors.items(), places):
+        found[name] = view_at(piece, at, t.nbytes, t.dtype, t.shape).copy_(t)
         done += t.nbytes
         if progress is not None:
             progress(done, total)

@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.storage import (
     StorageReader, StorageWriter, WriteResult)
 from torch.futures import Future
 
-from .. import _conversions, _store, _tarn
+from .. import _conversions, _parts, _store, _tarn
 from . import dcp_metadata, staging
 
 __all__ = ["TarnReader", "TarnWriter"]
@@ -40,7 +40,6 @@ STAGED_TTL = 3600  # seconds that tensors of a save that never ends stay
 STAGED = re.compile(r"@[0-9a-f]{32}/")  # what a save's own names begin with
 # Of one save: 64 storages can be published at once, and one has the metadata.
 RANKS_MAX = 63
-ALIGN = 64  # bytes, of a tensor in the memory of its rank; a cache line
 ONE_PIECE = 2 << 20  # bytes from which on memory is published in one piece
 
 
@@ -149,18 +148,15 @@ class TarnWriter(_Storage, StorageWriter, staging.Stager):
         alone: as one piece of memory, since few can be published at once."""
         staged = f"{self._prefix()}@{uuid.uuid4().hex}/"
         found = [_resolved(item, planner) for item in plan.items]
-        places, size = [], 0
-        for _, data in found:
-            places.append(size)
-            size += -(-data.nbytes // ALIGN) * ALIGN
+        places, size = _parts.side_by_side([data.nbytes for _, data in found])
         whole = max(size, ONE_PIECE if len(found) > 1 else 1)
         memory = self.store._create_untaken(whole)
         views = {}
         for (name, data), at in zip(found, places):
             source = _conversions.to_tensor(data.detach().cpu())
-            view = memory[at:at + source.nbytes].bitcast(source.dtype)
-            views[staged + name] = self.store._take_copy(
-                view.reshape(source.shape), source)
+            view = _parts.view_at(memory, at, source.nbytes, source.dtype,
+                                  source.shape)
+            views[staged + name] = self.store._take_copy(view, source)
         if size < whole:
             self.store._take(memory[size:])
         self._end_staging(planner, [data for _, data in found])

@@ -188,18 +188,6 @@ def _same_file(records):
                              f"{b}; copy one of them, with its time, to all")
 
 
-def _same_name(records, nodes, names):
-    """The first rank of a node publishes, and the others find it by the name."""
-    first = {}
-    for i, node in enumerate(nodes):
-        a = first.setdefault(node, i)
-        if records[a]["as"] != records[i]["as"]:
-            raise ValueError(
-                f"{VERB}: {names[a]} would name the tensors "
-                f"{records[a]['as']!r}, and {names[i]} {records[i]['as']!r}: give "
-                "all ranks of a node the same path, or the same name=")
-
-
 # ---- moving ----
 
 
@@ -308,9 +296,15 @@ class _Group:
         self.is_first = self._firsts[self.me] == me
 
     def check_names(self, records):
-        """ValueError: ranks of a node would look for each other's tensors in
-        vain."""
-        _same_name(records, self._node_of, self._ranks)
+        """The first rank of a node publishes, and the others find it by the
+        name."""
+        for i, node in enumerate(self._node_of):
+            a, b = records[self._firsts[node]]["as"], records[i]["as"]
+            if a != b:
+                raise ValueError(
+                    f"{VERB}: {self._ranks[self._firsts[node]]} would name the "
+                    f"tensors {a!r}, and {self._ranks[i]} {b!r}: give all ranks "
+                    "of a node the same path, or the same name=")
 
     def ring(self, nodes):
         """The first ranks of some nodes."""
