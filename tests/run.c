@@ -206,8 +206,10 @@ static int await(pid_t pid, const sigset_t *signals, int limit, int *ret_status)
 		if (sig > 0 && sig != SIGCHLD)
 			return bail("interrupted by signal %d", sig);
 		if (rest <= 0) {
-			return bail("timed out after %d s: %s", limit,
+			bail("timed out after %d s: %s", limit,
 				left_processes());
+			left_ask_where();
+			return 99;
 		}
 	}
 }

@@ -34,6 +34,7 @@ enum {
 	 * machine it may be long. TARN_TEST_GRACE says otherwise. */
 	GRACE_S = 60,
 	END_S = 60, /* after SIGKILL: I/O in flight is waited for */
+	TELL_S = 2, /* to say where they are */
 };
 
 static const char *base; /* the test's folder */
@@ -139,6 +140,11 @@ static void name_process(pid_t pid)
 	leave("process %d (%s)", pid, text);
 }
 
+static void quit_process(pid_t pid)
+{
+	kill(pid, SIGQUIT);
+}
+
 static void kill_process(pid_t pid)
 {
 	kill(pid, SIGKILL);
@@ -171,6 +177,12 @@ static bool wait_for_all(double seconds)
 		nanosleep(&pause, NULL);
 	}
 	return true;
+}
+
+void left_ask_where(void)
+{
+	each_descendant(quit_process);
+	wait_for_all(TELL_S);
 }
 
 void left_kill(void)

@@ -22,6 +22,10 @@ const char *left_processes(void);
  * sentence, "" for nothing, and ends the processes. */
 const char *left_behind(void);
 
+/* Has all descendants end by SIGQUIT: those in Python say on stderr where each of
+ * their threads is (tests/kit/tap.py). */
+void left_ask_where(void);
+
 /* Ends all descendants; removes the folder, and what has the id in its name. */
 void left_kill(void);
 void left_remove(void);

@@ -2,7 +2,12 @@
 """A small vocabulary for tests in Python that speak TAP: tap.h's, as far as
 they need it. A test point is printed as it is made, and finish() says how many
 they were."""
+import faulthandler
+import signal
 import sys
+
+# Out of time, a test is told to quit by SIGQUIT, and says where it is.
+faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)
 
 _LINE_MAX = 600  # of what is seen: some is a whole file
 _count = _failed = 0

@@ -91,6 +91,13 @@ ok $? "a test that hangs is named by its processes, on a line of its own"
 is_gone "$(sed -n 's/^pid //p' "$out")"
 ok $? "the child of a test that hangs is ended"
 
+printf 'import tap, time\ndef sleeps():\n time.sleep(102)\nsleeps()\n' \
+	>"$TMPDIR/slow.py"
+TARN_TEST_TIMEOUT=2 "$run" "$PYTHON" "$TMPDIR/slow.py" >"$out" 2>&1
+grep -q 'line 3 in sleeps' "$out"
+ok $? "a test in Python that hangs says where"
+rm "$TMPDIR/slow.py"
+
 printf '#!/bin/bash\n# Time-out: 1 s\nsleep 102\n' >"$TMPDIR/slow"
 env -u TARN_TEST_TIMEOUT "$run" bash "$TMPDIR/slow" >"$out" 2>&1
 grep -q '^Bail out! timed out after 1 s' "$out"
