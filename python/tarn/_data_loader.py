@@ -10,7 +10,7 @@ import weakref
 from . import _store, _tarn
 from ._data_cache import Cache, Shelf
 from ._data_collate import collate as collate_samples, is_new
-from ._data_workers import Pool
+from ._data_workers import SHORT, Pool
 from ._dataset import Dataset, parts_of, sample_seed
 
 
@@ -453,6 +453,13 @@ class _Batches:
         return batch
 
     def _from_pool(self, g):
+        self._ask_ahead(g)
+        while self._asked == g:  # not even this one found a slot
+            self._pool.receive(SHORT)
+            self._ask_ahead(g)
+        return self._pool.take(g)
+
+    def _ask_ahead(self, g):
         while self._pool.has_room():
             step = self._plan.at(self._asked)
             if step is None:
@@ -464,7 +471,7 @@ class _Batches:
                 if self._asked == g:
                     raise
                 break  # the batches before it come first
-            self._pool.ask(self._asked, first, n, batch)
+            if not self._pool.ask(self._asked, first, n, batch):
+                break  # what was read stays for the next time
             self._read = None
             self._asked = after
-        return self._pool.take(g)

@@ -7,9 +7,12 @@ whose worker is killed is delivered again, to another one, and at worst a batch
 comes twice: the second one is dropped. Which worker makes a batch changes
 nothing in it.
 
-No process waits for a slot for ever: there is one for each task that was asked
-for and not taken, and a few for batches that the user still holds. A user that
-holds more gets copies.
+There is a slot for each task that was asked for and not taken, and there are a
+few for batches that the user still holds. A user that holds more gets copies.
+Workers that were killed between a batch and the end of its task may fill the
+slots beyond that. So the loader's process never waits for a slot alone: what
+holds it may be a worker that is dead and wants to be replaced, or one that waits
+until a batch is taken.
 
 Both channels are ephemeral: they end with their last participant, and nothing
 is left when processes are killed.
@@ -34,6 +37,7 @@ SLOT_BYTES = 1 << 20
 TENSORS = 128
 TASK_BYTES = 64 << 10
 PATIENCE = 1.  # seconds between looks whether workers are there
+SHORT = .01  # and between those for a slot, which wakes nobody
 # Picked: a worker that dies so often without a batch in between will not live.
 DEATHS = 5
 END = 5.  # seconds for a worker to end by itself
@@ -174,15 +178,20 @@ class Pool:
         return len(self._asked) + len(self._made) < self._limit
 
     def ask(self, g, first, n, batch):
-        """Asks for the batch of the step at g."""
-        self._tasks.put((g, first, n, batch))
+        """Asks for the batch of the step at g. False: tasks that are to be made
+        again have all slots, so what was asked for is to be received first."""
+        try:
+            self._tasks.put((g, first, n, batch), timeout=0)
+        except TimeoutError:
+            return False
         self._asked.add(g)
+        return True
 
     def take(self, g):
         """The batch of the step at g, which was asked for. An error of its
         transform comes again if it is asked for again."""
         while g not in self._made:
-            self._receive()
+            self.receive()
         done, batch = self._made[g]
         if not done:
             raise batch.again()
@@ -190,13 +199,15 @@ class Pool:
         held = self._results.info()["reading"] - len(self._made)
         return batch if held <= SPARE else copy.deepcopy(batch)
 
-    def _receive(self):
+    def receive(self, patience=PATIENCE):
+        """A batch, if there is one; else waits for one, or for a worker's death,
+        which is replaced, for as many seconds at most."""
         try:
             result = self._results.get(timeout=0)
         except TimeoutError:
             result = None
         if result is None:
-            self._wait()
+            self._wait(patience)
             return
         g, done, batch = result
         self._deaths = 0
@@ -204,10 +215,10 @@ class Pool:
             self._asked.remove(g)
             self._made[g] = done, batch
 
-    def _wait(self):
+    def _wait(self, patience):
         """Until a batch may be there, or a worker has died."""
         connection.wait([self._results.fileno(),
-                         *(p.sentinel for p in self._processes)], PATIENCE)
+                         *(p.sentinel for p in self._processes)], patience)
         for i, process in enumerate(self._processes):
             if not process.is_alive():
                 self._replace(i, process)

@@ -16,7 +16,7 @@ import threading
 import py_kit as kit
 
 import tarn
-from tarn import data
+from tarn import _data_workers, data
 
 BATCH, STEPS = 12, 9
 UNTIL = BATCH * STEPS - 5  # the last batch is a smaller one
@@ -239,6 +239,36 @@ def killing_workers(draw, wanted, **options):
         return found == wanted
 
 
+class Holding:
+    """Workers that have sent their batch, and never drop its task."""
+
+    def __init__(self):
+        self._send = _data_workers._send
+
+    def __enter__(self):
+        def send_and_stay(*batch):
+            self._send(*batch)
+            signal.pause()
+
+        _data_workers._send = send_and_stay
+
+    def __exit__(self, *exception):
+        _data_workers._send = self._send
+
+
+def all_die_with_tasks():
+    """All batches of a loader whose workers are all killed between a batch and
+    the end of its task, when the next step is to be asked for."""
+    with data.Loader(make(), BATCH, rank=0, world=1, until=UNTIL,
+                     transform=noisy, workers=2) as loader:
+        with Holding():
+            found = [next(loader), next(loader)]
+        for process in loader._batches._pool._processes:
+            process.kill()
+            process.join()
+        return found + list(loader)
+
+
 def alone(kind, rank=0, world=1, **options):
     options.setdefault("until", UNTIL)
     if kind not in ("rows", "python") and "transform" not in options:
@@ -391,6 +421,8 @@ def main():
               "workers that are no forks do, too")
     kit.equal(alone("packed", transform=Once("killed"), workers=2), wanted,
               "a worker that is killed is replaced, and its batch made again")
+    kit.equal(all_die_with_tasks(), wanted, "workers that die all at once, with "
+              "the tasks of batches that they have sent, are replaced")
     seed = int.from_bytes(os.urandom(4), "little")
     draw = random.Random(seed)
     kit.equal([killing_workers(draw, wanted, workers=n) for n in
