@@ -340,8 +340,9 @@ void ring_finish_close(struct ring *ring)
 	/* ring_find_end marks it as closed when it finds the entry. */
 	if (ring_find_end(ring, &end) < 0 || !atomic_load(&ring->head->closed))
 		return;
-	ring_wake(&ring->head->items, true);
-	ring_wake(&ring->head->space, true);
+	/* The participant that closed it may have taken the sleepers' bits, and
+	 * died before it woke them. */
+	ring_wake_everybody(ring);
 }
 
 int ring_close(struct ring *ring)

@@ -174,6 +174,10 @@ static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 	/* R2, for the slots that we freed, and for those that they freed
 	 * without counting: pairs with Q1 and Q3. */
 	atomic_fetch_add(&ring->head->freed, 1);
+	/* For changes that they made without a wake-up, and for wake-ups that
+	 * they consumed. While they have their places: if we die here, the next
+	 * reaper finds them, and wakes all. */
+	ring_wake_everybody(ring);
 	for (uint32_t i = 0; i < d->n; i++) {
 		uint32_t who = d->who[i];
 
@@ -183,9 +187,6 @@ static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 				member_generation(d->leaving[i]),
 				atomic_load(&ring->head->joined)));
 	}
-	/* For changes that they made without a wake-up, and for wake-ups that
-	 * they consumed. */
-	ring_wake_everybody(ring);
 	return changed;
 }
 

@@ -96,6 +96,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/save.h \
 	tests/kit/server_channel.c \
 	tests/kit/server_channel.h \
+	tests/kit/stepped.c \
+	tests/kit/stepped.h \
 	tests/kit/store_fork.c \
 	tests/kit/store_fork.h \
 	tests/kit/stream.h \

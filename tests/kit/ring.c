@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/fail.h"
 #include "shm/ring_internal.h"
@@ -14,25 +15,48 @@ const struct ring_wait kit_ring_forever = {.deadline_ns = UINT64_MAX};
 void *kit_ring_memory;
 size_t kit_ring_size;
 
-void kit_ring_make(enum ring_mode mode, uint32_t slots)
+static bool is_shared;
+
+static size_t whole_pages(void)
+{
+	return (kit_ring_size + 4095) & ~(size_t)4095;
+}
+
+static void make(enum ring_mode mode, uint32_t slots, bool shared)
 {
 	const struct ring_geometry g = {mode, slots, KIT_SLOT_BYTES};
 
 	kit_ring_drop();
 	if (ring_size(&g, &kit_ring_size) < 0)
 		bail("%s", tarn_fail_message());
+	is_shared = shared;
 	kit_ring_memory =
-		aligned_alloc(4096, (kit_ring_size + 4095) & ~(size_t)4095);
-	if (!kit_ring_memory)
+		shared ? mmap(NULL, whole_pages(), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0)
+		       : aligned_alloc(4096, whole_pages());
+	if (!kit_ring_memory || kit_ring_memory == MAP_FAILED)
 		bail("no memory");
 	memset(kit_ring_memory, 0, kit_ring_size);
 	if (ring_init(kit_ring_memory, kit_ring_size, &g) < 0)
 		bail("%s", tarn_fail_message());
 }
 
+void kit_ring_make(enum ring_mode mode, uint32_t slots)
+{
+	make(mode, slots, false);
+}
+
+void kit_ring_make_shared(enum ring_mode mode, uint32_t slots)
+{
+	make(mode, slots, true);
+}
+
 void kit_ring_drop(void)
 {
-	free(kit_ring_memory);
+	if (is_shared && kit_ring_memory)
+		munmap(kit_ring_memory, whole_pages());
+	else
+		free(kit_ring_memory);
 	kit_ring_memory = NULL;
 }
 

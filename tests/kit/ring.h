@@ -15,6 +15,8 @@ extern const struct ring_wait kit_ring_forever;
 
 /* A new one, in place of the last. */
 void kit_ring_make(enum ring_mode mode, uint32_t slots);
+/* The same, which children share. */
+void kit_ring_make_shared(enum ring_mode mode, uint32_t slots);
 /* Its words, and how many bytes they take. */
 extern void *kit_ring_memory;
 extern size_t kit_ring_size;

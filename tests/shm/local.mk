@@ -10,6 +10,7 @@ SHM_TESTS = \
 	tests/shm/ring_quiet \
 	tests/shm/ring_threads \
 	tests/shm/ring_wait \
+	tests/shm/ring_wakes \
 	tests/shm/ring_watch \
 	tests/shm/segment_seal \
 	tests/shm/table \
@@ -37,6 +38,7 @@ VALGRIND_EXCEPT += \
 	tests/shm/ring_quiet \
 	tests/shm/ring_threads \
 	tests/shm/ring_wait \
+	tests/shm/ring_wakes \
 	tests/shm/ring_watch \
 	tests/shm/table_check \
 	tests/shm/table_crash \

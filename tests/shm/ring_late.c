@@ -8,104 +8,20 @@
  * registers then hold the word of a slot that was its own, of another
  * generation than the word that it finds.
  */
-#include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/fail.h"
 #include "shm/ring_internal.h"
 #include "tests/kit/ring.h"
+#include "tests/kit/stepped.h"
 #include "tests/kit/tap.h"
 
 enum { STEPS_MAX = 100000 };
 
-/* Most instructions are AddressSanitizer's own there, and all take as long. */
-#ifdef __SANITIZE_ADDRESS__
-enum { STRIDE = 7 };
-#else
-enum { STRIDE = 1 };
-#endif
-
-/* Behind the ring: the child has done what it is to do. */
-static _Atomic bool *through;
 static const struct ring_note note = {.bytes = 1, .tensors = 7};
-
-/* One slot, again and again in the same memory, which a child shares. */
-static void make(void)
-{
-	const struct ring_geometry g = {RING_QUEUE, 1, KIT_SLOT_BYTES};
-
-	if (ring_size(&g, &kit_ring_size) < 0)
-		bail("%s", tarn_fail_message());
-	if (!kit_ring_memory)
-		kit_ring_memory =
-			mmap(NULL, kit_ring_size + 1, PROT_READ | PROT_WRITE,
-				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (kit_ring_memory == MAP_FAILED)
-		bail("no memory");
-	memset(kit_ring_memory, 0, kit_ring_size + 1);
-	through = (_Atomic bool *)kit_ring_memory + kit_ring_size;
-	if (ring_init(kit_ring_memory, kit_ring_size, &g) < 0)
-		bail("%s", tarn_fail_message());
-}
-
-/* ---- stepping ---------------------------------------------------------- */
 
 static struct ring old;
 static uint32_t slot;
 static struct ring_item item;
-
-static pid_t start(void (*late)(void))
-{
-	int status = 0;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
-			_exit(3);
-		raise(SIGSTOP);
-		late();
-		atomic_store(through, true);
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 3)
-		skip_all("a process cannot be traced here");
-	if (!WIFSTOPPED(status))
-		bail("the child did not stop: status %d", status);
-	return pid;
-}
-
-/* False: it was through before. */
-static bool step(pid_t pid, int steps)
-{
-	for (int i = 0; i < steps && !atomic_load(through); i++) {
-		int status = 0;
-
-		if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) < 0)
-			skip_all("a process cannot be stepped here: %m");
-		waitpid(pid, &status, 0);
-		if (!WIFSTOPPED(status))
-			bail("the child ended with status %d", status);
-	}
-	return !atomic_load(through);
-}
-
-static void finish(pid_t pid)
-{
-	int status = 0;
-
-	ptrace(PTRACE_CONT, pid, NULL, NULL);
-	waitpid(pid, &status, 0);
-	if (!WIFEXITED(status))
-		bail("the child ended with status %d", status);
-}
 
 /* ---- the successor ----------------------------------------------------- */
 
@@ -143,7 +59,7 @@ static bool fills(pid_t pid)
 	}
 	kit_ring_acquire(&new);
 	mine = word();
-	finish(pid);
+	stepped_finish(pid);
 	right = word() == mine && ring_publish(&new, 0, &note) == 0;
 	c = kit_ring_join(RING_CONSUMER, 3);
 	return right && ring_receive(&c, &item) == 1 &&
@@ -158,12 +74,12 @@ static bool reads(pid_t pid)
 	bool right;
 
 	if (slot_state(word()) == SLOT_FREE) {
-		finish(pid);
+		stepped_finish(pid);
 		return kit_ring_free(&new) == 1;
 	}
 	item = kit_ring_receive(&new);
 	mine = word();
-	finish(pid);
+	stepped_finish(pid);
 	right = word() == mine && ring_release(&new, &item) == 0;
 	return right && kit_ring_free(&new) == 1;
 }
@@ -189,7 +105,7 @@ static void hold(bool filling)
 {
 	struct ring p;
 
-	make();
+	kit_ring_make_shared(RING_QUEUE, 1);
 	if (filling) {
 		old = kit_ring_join(RING_PRODUCER, 1);
 		slot = kit_ring_acquire(&old);
@@ -207,12 +123,12 @@ static void test(const char *what, void (*late)(void), bool filling)
 	int wrong = 0, at = 0;
 	bool more = true;
 
-	for (; more && at < STEPS_MAX; at += STRIDE) {
+	for (; more && at < STEPS_MAX; at += STEPPED_STRIDE) {
 		pid_t pid;
 
 		hold(filling);
-		pid = start(late);
-		more = step(pid, at);
+		pid = stepped_start(late);
+		more = stepped_go(pid, at);
 		if (!(filling ? fills(pid) : reads(pid)) && wrong++ == 0)
 			diag("%s: instruction %d", what, at);
 	}
