@@ -82,9 +82,10 @@ struct tarn_channel {
 	uint64_t template[RECORD_HEADER], template_free;
 	bool sparse;    /* not all of its slots were there when it was mapped */
 	_Atomic int fd; /* of its memory, after the first request; -1 */
+	/* Of map.bytes, copy-on-write; NULL: none yet. */
+	_Atomic(unsigned char *) twin;
 	pthread_mutex_t mapping; /* guards what follows */
 	bool bytes_writable;
-	unsigned char *twin; /* of map.bytes, copy-on-write; NULL: none yet */
 	struct fork_hook fork_hook;
 };
 

@@ -262,50 +262,70 @@ int channel_map_cow(
 	return r;
 }
 
-static int map_twin(tarn_channel *channel)
+static uint64_t bytes_before_slots(const tarn_channel *channel)
 {
-	const struct channel_map *shared = &channel->map;
-	uint64_t before =
-		(uint64_t)(shared->bytes - (unsigned char *)shared->memory);
-	uint64_t size = own_mapped_size(shared->size) - before;
+	const struct channel_map *map = &channel->map;
+
+	return (uint64_t)(map->bytes - (unsigned char *)map->memory);
+}
+
+static uint64_t twin_size(const tarn_channel *channel)
+{
+	return own_mapped_size(channel->map.size) - bytes_before_slots(channel);
+}
+
+static int map_twin(tarn_channel *channel, unsigned char **ret)
+{
 	struct cow_map map = {0};
 	int fd = channel_fd(channel), r;
 
 	if (fd < 0)
 		return fd;
-	r = cow_map_reserve(&map, size, before);
+	r = cow_map_reserve(
+		&map, twin_size(channel), bytes_before_slots(channel));
 	if (r >= 0)
-		r = cow_map_add(&map, 0, fd, before, map.size);
+		r = cow_map_add(
+			&map, 0, fd, bytes_before_slots(channel), map.size);
 	if (r < 0)
 		cow_map_done(&map);
 	else
-		channel->twin = map.start;
+		*ret = map.start;
 	return r;
 }
 
+/* Without a lock, as for the descriptor: who asks the server holds none that a
+ * fork takes after the connection's. */
 int channel_map_twin(tarn_channel *channel, uint32_t slot, void **ret)
 {
-	int r = 0;
+	unsigned char *twin, *seen;
+	int r;
 
-	pthread_mutex_lock(&channel->mapping);
-	if (!channel->twin)
-		r = map_twin(channel);
-	if (r >= 0)
-		*ret = channel->twin +
-		       slot * channel->map.geometry.ring.slot_bytes;
-	pthread_mutex_unlock(&channel->mapping);
-	return r;
+	/* Acquire: pairs with the release of the exchange below. */
+	seen = atomic_load_explicit(&channel->twin, memory_order_acquire);
+	if (!seen) {
+		r = map_twin(channel, &twin);
+		if (r < 0)
+			return r;
+		/* Pairs with itself, in a thread that was not the first. */
+		if (atomic_compare_exchange_strong_explicit(&channel->twin,
+			    &seen, twin, memory_order_acq_rel,
+			    memory_order_acquire))
+			seen = twin;
+		else
+			munmap(twin, twin_size(channel));
+	}
+	*ret = seen + slot * channel->map.geometry.ring.slot_bytes;
+	return 0;
 }
 
 void channel_unmap(tarn_channel *channel)
 {
-	if (channel->twin)
-		munmap(channel->twin,
-			own_mapped_size(channel->map.size) -
-				(uint64_t)(channel->map.bytes -
-					   (unsigned char *)
-						   channel->map.memory));
+	/* Relaxed, both: no other thread has the channel. */
+	unsigned char *twin =
+		atomic_load_explicit(&channel->twin, memory_order_relaxed);
 
+	if (twin)
+		munmap(twin, twin_size(channel));
 	fd_close(atomic_load_explicit(&channel->fd, memory_order_relaxed));
 	free(channel->mapped);
 	if (channel->map.memory)

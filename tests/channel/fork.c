@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "tests/kit/channel.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/must.h"
+#include "tests/kit/restart.h"
 #include "tests/kit/tap.h"
 
 #define LONG_MS 60000
@@ -272,6 +274,87 @@ static void test_busy(void)
 	must(tarn_store_remove(store, "quiet"));
 }
 
+/* ---- a fork while another thread asks the server ---------------------- */
+
+static atomic_int asker;
+static atomic_bool forked;
+
+static bool is_polling(void *arg)
+{
+	char path[60];
+	long call = -1;
+	FILE *f;
+
+	if (!asker)
+		return false;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", asker);
+	f = fopen(path, "re");
+	if (!f)
+		return true; /* not every kernel tells */
+	if (fscanf(f, "%ld", &call) != 1)
+		call = -1;
+	fclose(f);
+#ifdef SYS_poll
+	if (call == SYS_poll)
+		return true;
+#endif
+	return call == SYS_ppoll;
+}
+
+/* The first guard of a broadcast's item asks for the channel's memory. */
+static void *guard(void *tensor)
+{
+	void *data;
+
+	asker = gettid();
+	return tarn_tensor_guard(tensor, &data) < 0 ? tensor : NULL;
+}
+
+/* Once the fork is over, or waits for that thread. */
+static void *let_answer(void *stopped)
+{
+	for (int i = 0; i < 200 && !forked; i++)
+		usleep(10000);
+	kill(*(pid_t *)stopped, SIGCONT);
+	return NULL;
+}
+
+static void test_asking(void)
+{
+	const struct tarn_channel_options all = {
+		.slots = 4, .slot_bytes = 4096, .mode = TARN_CHANNEL_BROADCAST};
+	tarn_channel *c = kit_channel_open(store, "asked", &all);
+	pid_t stopped = server_of(&server), pid;
+	pthread_t threads[2];
+	tarn_item *item;
+	tarn_tensor *t;
+	void *failed;
+
+	must(tarn_channel_join(c, TARN_CHANNEL_CONSUMER));
+	kit_channel_put(c, 0, 1);
+	item = kit_channel_receive(c);
+	t = kit_channel_tensor(item, 0);
+	kill(stopped, SIGSTOP);
+	pthread_create(&threads[0], NULL, guard, t);
+	if (!kit_channel_comes_true(is_polling, NULL))
+		bail("a guard asks the server nothing");
+	pthread_create(&threads[1], NULL, let_answer, &stopped);
+	pid = fork();
+	if (pid == 0)
+		_exit(0);
+	forked = true;
+	pthread_join(threads[1], NULL);
+	pthread_join(threads[0], &failed);
+	is_int(0, wait_for(pid),
+		"a process forks while a thread of it waits "
+		"for the server's answer about a channel");
+	ok(!failed, "that thread gets its answer");
+	tarn_tensor_unref(t);
+	tarn_item_unref(item);
+	tarn_channel_unref(c);
+	must(tarn_store_remove(store, "asked"));
+}
+
 int main(void)
 {
 	daemon_start(&server, "fork.sock", (const char *[]) {NULL});
@@ -280,7 +363,8 @@ int main(void)
 	test_killed();
 	test_orphan();
 	test_busy();
+	test_asking();
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(20);
+	return done(22);
 }
