@@ -89,17 +89,18 @@ static int make_stderr_file(int *ret)
 
 /* ---- the children ---------------------------------------------------- */
 
-/* Sent by the children before exec closes the pipe. */
+/* What the first child says, in memory that it shares with us. */
 struct news {
-	int32_t pid;   /* of the daemon; 0 if there was an error */
-	int32_t error; /* errno of the failed call */
+	pid_t pid; /* of the daemon; 0 if there is none */
+	int error; /* errno of the call that failed */
 };
 
 struct plan {
 	const char *daemon;
 	char *const *argv;
 	char *const *environment;
-	int null_fd, said_fd, news_fd;
+	int null_fd, said_fd;
+	struct news *news;
 };
 
 /* fork without an exit signal, and without atfork handlers, which are not meant
@@ -109,18 +110,12 @@ static pid_t quiet_fork(void)
 	return (pid_t)syscall(SYS_clone, 0UL, NULL, NULL, NULL, 0UL);
 }
 
-static void send_news(const struct plan *plan, pid_t pid, int error)
-{
-	struct news news = {.pid = pid, .error = error};
-
-	while (write(plan->news_fd, &news, sizeof(news)) < 0 && errno == EINTR)
-		;
-}
-
 /* From here to exec only calls that are safe in the fork of a threaded
  * process. */
-static _Noreturn void become_daemon(const struct plan *plan)
+static _Noreturn void become_daemon(const struct plan *plan, int error_fd)
 {
+	int error;
+
 	struct sigaction plain = {.sa_handler = SIG_DFL};
 	sigset_t none;
 
@@ -132,19 +127,42 @@ static _Noreturn void become_daemon(const struct plan *plan)
 		dup2(plan->null_fd, 1) >= 0 && dup2(plan->said_fd, 2) >= 0 &&
 		syscall(SYS_close_range, 3U, ~0U, 4U /* CLOEXEC */) == 0)
 		execve(plan->daemon, plan->argv, plan->environment);
-	send_news(plan, 0, errno);
+	error = errno;
+	if (write(error_fd, &error, sizeof(error)) < 0)
+		_exit(126);
 	_exit(127);
+}
+
+/* Starts the daemon; errno of what failed, also in the child: a successful exec
+ * ends the pipe. It is made here, where there is one thread: in the host another
+ * one may fork at any moment, and that child would have its end open, too. */
+static int start_daemon(const struct plan *plan, pid_t *ret_pid)
+{
+	int ends[2], out, error = 0;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return errno;
+	/* Above 2, where the daemon's own streams go. */
+	out = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
+	if (out < 0)
+		return errno;
+	*ret_pid = quiet_fork();
+	if (*ret_pid == 0)
+		become_daemon(plan, out);
+	if (*ret_pid < 0)
+		return errno;
+	close(ends[1]);
+	close(out);
+	return read(ends[0], &error, sizeof(error)) < 0 ? errno : error;
 }
 
 static _Noreturn void become_parent(const struct plan *plan)
 {
-	pid_t pid;
+	pid_t pid = 0;
 
 	setsid();
-	pid = quiet_fork();
-	if (pid == 0)
-		become_daemon(plan);
-	send_news(plan, MAX(pid, 0), pid < 0 ? errno : 0);
+	plan->news->error = start_daemon(plan, &pid);
+	plan->news->pid = MAX(pid, 0);
 	_exit(0);
 }
 
@@ -171,43 +189,45 @@ static int launch(const struct plan *plan)
 		       : 0;
 }
 
-/* Reads to the end of the pipe, which a successful exec closes. */
-static int read_news(int fd, const char *daemon, pid_t *ret_pid)
+/* What came of it. */
+static int read_news(
+	const struct news *news, const char *daemon, pid_t *ret_pid)
 {
-	struct news news;
-	int error = 0;
-
-	*ret_pid = 0;
-	for (;;) {
-		ssize_t n = read(fd, &news, sizeof(news));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n != sizeof(news))
-			break;
-		if (news.pid)
-			*ret_pid = news.pid;
-		if (news.error)
-			error = news.error;
-	}
-	if (error)
-		return tarn_fail(error,
+	*ret_pid = news->pid;
+	if (news->error)
+		return tarn_fail(news->error,
 			"starting the daemon %s: %s; name another in "
 			"TARN_DAEMON",
-			daemon, tarn_errno_text(error));
+			daemon, tarn_errno_text(news->error));
 	return 0;
+}
+
+static int launch_and_see(struct plan *plan, pid_t *ret_pid)
+{
+	int r;
+
+	plan->news = mmap(NULL, sizeof(*plan->news), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (plan->news == MAP_FAILED)
+		return tarn_fail(errno, "starting tarnd: a page: %s",
+			tarn_errno_text(errno));
+	r = launch(plan);
+	if (r >= 0)
+		r = read_news(plan->news, plan->daemon, ret_pid);
+	munmap(plan->news, sizeof(*plan->news));
+	return r;
 }
 
 static int start_once(struct autostart *start)
 {
 	char *const argv[] = {"tarnd", "--auto", "--socket", start->path, NULL};
-	_cleanup_fd_ int null_fd = -1, news_in = -1, news_out = -1;
+	_cleanup_fd_ int null_fd = -1;
 	_cleanup_free_ char **environment = daemon_environment();
 	struct plan plan = {.daemon = start->daemon,
 		.argv = argv,
 		.environment = environment};
-	int ends[2], r;
-	pid_t pid;
+	pid_t pid = 0;
+	int r;
 
 	if (!environment)
 		return tarn_fail(ENOMEM, "starting tarnd: out of memory");
@@ -215,27 +235,13 @@ static int start_once(struct autostart *start)
 	r = make_stderr_file(&start->said_fd);
 	if (r < 0)
 		return r;
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return tarn_fail(errno, "starting tarnd: pipe: %s",
-			tarn_errno_text(errno));
-	news_in = ends[0];
-	/* Above 2, where the daemon's own streams go. */
-	news_out = fd_dup(ends[1]);
-	fd_close(ends[1]);
-	if (news_out < 0)
-		return tarn_fail(-news_out, "starting tarnd: dup: %s",
-			tarn_errno_text(news_out));
 	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null_fd < 0)
 		return tarn_fail(errno, "starting tarnd: /dev/null: %s",
 			tarn_errno_text(errno));
 	plan.null_fd = null_fd;
 	plan.said_fd = start->said_fd;
-	plan.news_fd = news_out;
-	r = launch(&plan);
-	news_out = fd_close(news_out);
-	if (r >= 0)
-		r = read_news(news_in, start->daemon, &pid);
+	r = launch_and_see(&plan, &pid);
 	if (r < 0)
 		return r;
 	start->started++;

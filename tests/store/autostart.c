@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +245,49 @@ static void test_named(void)
 	rmdir(path);
 }
 
+/* A child that another thread forks while the daemon is started. */
+static bool forks;
+static pid_t forked;
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...)
+{
+	va_list ap;
+	mode_t mode = 0;
+
+	if (flags & (O_CREAT | O_TMPFILE)) {
+		va_start(ap, flags);
+		mode = va_arg(ap, mode_t);
+		va_end(ap);
+	}
+	if (forks && strcmp(path, "/dev/null") == 0) {
+		forks = false;
+		forked = fork();
+		if (forked == 0) {
+			sleep(300);
+			_exit(1);
+		}
+	}
+	return __real_open(path, flags, mode);
+}
+
+static void test_forked_meanwhile(void)
+{
+	tarn_store *store;
+	int status = 0;
+
+	forks = true;
+	if (!is_int(0, tarn_store_open(NULL, NULL, &store),
+		    "a daemon is started while another thread forks"))
+		bail("%s", tarn_error_message());
+	kill(forked, SIGKILL);
+	waitpid(forked, &status, 0);
+	ok(!forks && WIFSIGNALED(status),
+		"nobody waits until that thread's child ends");
+	stop(store, getenv("TARN_SOCKET"));
+}
+
 /* The last: there is none from here on. */
 static void test_no_null(void)
 {
@@ -321,6 +365,7 @@ int main(void)
 	stop_late_ones();
 	expect_orphans(0);
 	test_named();
+	test_forked_meanwhile();
 	test_no_null();
-	return done(31);
+	return done(34);
 }

@@ -98,6 +98,7 @@ VALGRIND_EXCEPT += \
 	tests/store/no_resources \
 	$(NULL)
 
+tests_store_autostart_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open
 tests_store_inflated_LDADD = $(DAEMON_LIBS) $(ZLIB_LIBS)
 tests_store_load_again_LDADD = $(DAEMON_LIBS)
 tests_store_load_gone_LDADD = $(DAEMON_LIBS)
