@@ -115,9 +115,14 @@ static int queue_new(struct cuda_device *device, struct cuda_queue **ret)
 
 int cuda_queue_new(struct cuda_device *device, struct cuda_queue **ret)
 {
-	struct cuda_queue *queue = take_kept(device);
-	int r = queue ? 0 : queue_new(device, &queue);
+	struct cuda_queue *queue;
+	int r;
 
+	/* First: a thread that the child does not have may have the lock. */
+	if (cuda_is_forked())
+		return cuda_fail_forked();
+	queue = take_kept(device);
+	r = queue ? 0 : queue_new(device, &queue);
 	if (r < 0)
 		return r;
 	note_busy(queue);
