@@ -49,6 +49,7 @@ struct feed *feed_end(struct feed *s)
 	if (!s)
 		return NULL;
 	feed_leave(s);
+	feed_end_channels(s);
 	pthread_mutex_destroy(&s->lock);
 	return feed_forget(s);
 }
@@ -57,7 +58,8 @@ struct feed *feed_forget(struct feed *s)
 {
 	if (!s)
 		return NULL;
-	feed_close_channels(s);
+	tarn_channel_unref(s->channel);
+	tarn_channel_unref(s->turn);
 	tarn_store_unref(s->store);
 	free(s->name);
 	free(s);

@@ -163,17 +163,31 @@ static int open_items(struct feed *s)
 	return r;
 }
 
-void feed_close_channels(struct feed *s)
+/* It ends with its last participant, once there was one: one that was only opened,
+ * by a loader that was refused or that nobody asked for a batch, would stay for
+ * ever. Nobody is disturbed: one that joins later finds that it has ended. */
+static tarn_channel *end_unused(tarn_channel *channel)
 {
-	s->channel = tarn_channel_unref(s->channel);
-	s->turn = tarn_channel_unref(s->turn);
+	struct tarn_channel_info info;
+
+	if (channel && tarn_channel_info(channel, &info) >= 0 &&
+		!info.producers && !info.consumers &&
+		tarn_channel_join(channel, TARN_CHANNEL_CONSUMER) >= 0)
+		tarn_channel_leave(channel, TARN_CHANNEL_CONSUMER);
+	return tarn_channel_unref(channel);
+}
+
+void feed_end_channels(struct feed *s)
+{
+	s->channel = end_unused(s->channel);
+	s->turn = end_unused(s->turn);
 }
 
 int feed_open_channels(struct feed *s)
 {
 	int r = s->name ? 0 : make_name(s);
 
-	feed_close_channels(s);
+	feed_end_channels(s);
 	if (r >= 0)
 		r = open_items(s);
 	if (r >= 0)
@@ -183,6 +197,6 @@ int feed_open_channels(struct feed *s)
 	s->cursor = 0;
 	s->passed = false;
 	if (r < 0)
-		feed_close_channels(s);
+		feed_end_channels(s);
 	return r;
 }

@@ -89,10 +89,10 @@ static int take_item(struct tarn_loader *l, uint64_t position, tarn_batch **ret)
 		r = feed_batch(
 			l->feed, &l->item, l->first - l->node_first, l->n, ret);
 	loader_drop_item(l);
-	if (r == -EBADMSG)
+	/* Whatever is wrong with it: what others send stops no rank. */
+	if (r < 0)
 		return read_now(l, position, ret);
-	if (r >= 0)
-		r = detach(l, feed_held(l->feed), ret);
+	r = detach(l, feed_held(l->feed), ret);
 	if (r >= 0)
 		bump(&l->n_shared, 1);
 	return r;

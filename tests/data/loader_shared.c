@@ -277,11 +277,34 @@ static void test_others(tarn_data *data)
 
 /* ---- hostile peers ---------------------------------------------------------------------- */
 
+struct feeds {
+	unsigned n;
+	char name[100]; /* of the last */
+};
+
 static int look(void *arg, const char *name)
 {
-	if (strlen(name) == strlen("train/") + 32)
-		snprintf(arg, 100, "%s", name);
+	struct feeds *found = arg;
+
+	if (strlen(name) == strlen("train/") + 32) {
+		found->n++;
+		snprintf(found->name, sizeof(found->name), "%s", name);
+	}
 	return 0;
+}
+
+/* The loader's: those of earlier ones, and of those that were refused, end a
+ * moment after their last participant. */
+static struct feeds feed(void)
+{
+	struct feeds found;
+
+	do {
+		usleep(1000);
+		found = (struct feeds) {0};
+		must(tarn_channel_list(store, "train/", look, &found));
+	} while (found.n != 1);
+	return found;
 }
 
 /* Publishes into the feed what claims to be the batch at a position. */
@@ -338,14 +361,12 @@ static void test_hostile(tarn_data *data)
 
 	for (int how = 0; how < 7; how++) {
 		struct forger f = {.how = how};
-		char name[100] = "";
 		pthread_t thread;
 		bool right;
 
 		f.loader = open_loader(data, &a);
 		right = batches_next(f.loader, data, &a);
-		must(tarn_channel_list(store, "train/", look, name));
-		must(tarn_channel_open(store, name, NULL, &f.channel));
+		must(tarn_channel_open(store, feed().name, NULL, &f.channel));
 		if (pthread_create(&thread, NULL, forge, &f))
 			bail("no thread");
 		for (int i = 0; i < 20; i++)
@@ -380,11 +401,11 @@ static void *publish_old(void *arg)
 /* The loader's channels, to take part in. */
 static void open_both(tarn_channel **items, tarn_channel **turn)
 {
-	char name[100] = "", other[110];
+	const struct feeds it = feed();
+	char other[110];
 
-	must(tarn_channel_list(store, "train/", look, name));
-	snprintf(other, sizeof(other), "%s/turn", name);
-	must(tarn_channel_open(store, name, NULL, items));
+	snprintf(other, sizeof(other), "%s/turn", it.name);
+	must(tarn_channel_open(store, it.name, NULL, items));
 	must(tarn_channel_open(store, other, NULL, turn));
 	must(tarn_channel_join(*items, TARN_CHANNEL_PRODUCER));
 	must(tarn_channel_join(*turn, TARN_CHANNEL_PRODUCER));
