@@ -253,6 +253,19 @@ static PyObject *get_redelivered(PyObject *object, void *closure)
 	return PyBool_FromLong(redelivered);
 }
 
+static PyObject *get_has_tensors(PyObject *object, void *closure)
+{
+	struct item *self = self_of(object);
+	tarn_item *item = use(self);
+	bool has;
+
+	if (!item)
+		return NULL;
+	has = tarn_item_has_tensors(item);
+	unuse(self);
+	return PyBool_FromLong(has);
+}
+
 /* Looking at a released item is no error. */
 static PyObject *item_repr(PyObject *object)
 {
@@ -313,6 +326,10 @@ static PyGetSetDef properties[] = {
 		NULL},
 	{"redelivered", get_redelivered, NULL,
 		"Was it received before, by a consumer that died or left with it?",
+		NULL},
+	{"has_tensors", get_has_tensors, NULL,
+		"Are there arrays over its slot, so that it stays in use after "
+		"release?",
 		NULL},
 	{0},
 };

@@ -72,18 +72,22 @@ tarn_item *tarn_item_ref(tarn_item *item)
 	return item;
 }
 
+/* References that no tensor has. Relaxed: one that has just been asked for may
+ * count or not. */
+static unsigned claims(const tarn_item *item)
+{
+	return atomic_load_explicit(&item->attached, memory_order_relaxed) ? 1
+									   : 2;
+}
+
 tarn_item *tarn_item_unref(tarn_item *item)
 {
-	unsigned n;
-
 	/* Release pairs with the acquire half in the thread that is last, which
 	 * then sees the final value of attached. */
 	if (!item || atomic_fetch_sub_explicit(
 			     &item->handles, 1, memory_order_acq_rel) != 1)
 		return NULL;
-	/* Relaxed: no thread asks the item for a tensor any more. */
-	n = atomic_load_explicit(&item->attached, memory_order_relaxed) ? 1 : 2;
-	if (storage_drop(&item->storage, n))
+	if (storage_drop(&item->storage, claims(item)))
 		item_release(item);
 	return NULL;
 }
@@ -231,6 +235,13 @@ uint64_t tarn_item_position(const tarn_item *item)
 bool tarn_item_redelivered(const tarn_item *item)
 {
 	return item->item.redelivered;
+}
+
+bool tarn_item_has_tensors(const tarn_item *item)
+{
+	/* Relaxed: other threads may take and drop some meanwhile. */
+	return atomic_load_explicit(&item->storage.refs, memory_order_relaxed) >
+	       claims(item);
 }
 
 /* The first tensor asked for needs no allocation: most items have one, and it

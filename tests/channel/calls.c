@@ -108,7 +108,9 @@ static void check_tensors(tarn_item *item)
 		"the item holds no tensor of the store");
 	check_view(item, 0);
 	check_view(item, 2);
+	ok(!tarn_item_has_tensors(item), "nobody has a tensor of it");
 	t = kit_channel_tensor(item, 1);
+	ok(tarn_item_has_tensors(item), "there is one of it");
 	is_mem("\t\t\t\t\t\t\t", tarn_tensor_data(t), 7,
 		"the second tensor has its bytes");
 	tarn_tensor_unref(t);
@@ -433,5 +435,5 @@ int main(void)
 	test_close(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(118);
+	return done(120);
 }

@@ -102,7 +102,11 @@ with ch.receive(timeout=1.0) as item:
                item.redelivered, [t.shape for t in item]),
               (2, [[7.0] * 4] * 3, [1] * 5, b"tag", False, [(3, 4), (5,)]),
               "an item has its tensors, its tag and its position")
-    first = item.position
+    first, has = item.position, item.has_tensors
+    kept = item[1]
+    kit.equal((has, item.has_tensors), (False, True),
+              "and says whether there are any of it")
+    del kept
     kit.raises(IndexError, "2",
                "an item of two tensors has no third", lambda: item[2])
     kit.raises(IndexError, "-3",

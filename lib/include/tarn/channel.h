@@ -241,6 +241,10 @@ TARN_PUBLIC uint64_t tarn_item_position(const tarn_item *item)
  * contains whatever that consumer wrote into it. */
 TARN_PUBLIC bool tarn_item_redelivered(const tarn_item *item)
 	TARN_NONNULL(1);
+/* Are there tensors over the item's slot, so that it stays in use when the item is
+ * dropped? Those of the store do not count. */
+TARN_PUBLIC bool tarn_item_has_tensors(const tarn_item *item)
+	TARN_NONNULL(1);
 /* One more reference, for the caller. Takes NULL, returns its argument. */
 TARN_PUBLIC tarn_item *tarn_item_ref(tarn_item *item);
 /* Drops a reference. Takes NULL, returns NULL. */
