@@ -317,8 +317,10 @@ class Results:
         while serial != self._serial:
             with channel.receive(timeout=PATIENCE) as item:
                 serial, worker, index, data, random = item.get()
+                holds = item.has_tensors
         self._went(worker, message)
-        return index, Batch(data, worker, random, channel)
+        # Numbers, and what did not fit into a slot, hold none.
+        return index, Batch(data, worker, random, channel if holds else None)
 
     def _take(self, worker, index, data, random):
         if isinstance(index, _ResumeIteration):
