@@ -10,7 +10,7 @@ import weakref
 from . import _store, _tarn
 from ._data_cache import Cache, Shelf
 from ._data_collate import collate as collate_samples, is_new
-from ._data_workers import SHORT, Pool
+from ._data_workers import Pool
 from ._dataset import Dataset, parts_of, sample_seed
 
 
@@ -337,9 +337,9 @@ class Loader:
             if pool is not None:
                 pool.close()
             raise
-        self._batches = _Batches(self._plan, self._work, inner, pool,
-                                 self._next)
-        self._end = weakref.finalize(self, self._batches.close)
+        batches = _Batches(self._plan, self._work, inner, pool, self._next)
+        self._end = weakref.finalize(self, batches.close)
+        self._batches = batches
 
     def _read_bytes(self):
         """About how large what the library reads for a step is."""
@@ -369,10 +369,17 @@ class Loader:
         if self._plan.at(self._next) is None:
             self._taken = 0
             raise StopIteration
-        if self._batches is None or self._batches.process != os.getpid():
-            self._open()
-        batch = self._batches.next(self._next)
-        self._next = self._plan.at(self._next)[2]
+        try:
+            if self._batches is None or self._batches.process != os.getpid():
+                self._open()
+            batch = self._batches.next(self._next)
+            after = self._plan.at(self._next)[2]
+        except BaseException:
+            # What was on its way may be lost: the next call begins anew, with
+            # this batch.
+            self.close()
+            raise
+        self._next = after
         self._taken += 1
         return batch
 
@@ -455,7 +462,7 @@ class _Batches:
     def _from_pool(self, g):
         self._ask_ahead(g)
         while self._asked == g:  # not even this one found a slot
-            self._pool.receive(SHORT)
+            self._pool.receive(or_slot=True)
             self._ask_ahead(g)
         return self._pool.take(g)
 

@@ -7,12 +7,15 @@ whose worker is killed is delivered again, to another one, and at worst a batch
 comes twice: the second one is dropped. Which worker makes a batch changes
 nothing in it.
 
-There is a slot for each task that was asked for and not taken, and there are a
-few for batches that the user still holds. A user that holds more gets copies.
-Workers that were killed between a batch and the end of its task may fill the
-slots beyond that. So the loader's process never waits for a slot alone: what
-holds it may be a worker that is dead and wants to be replaced, or one that waits
-until a batch is taken.
+There is a slot for each task that was asked for and not taken, for the one that
+each worker may still have to drop, and a few for batches that the user still
+holds. A user that holds more gets copies. Workers that were killed between a
+batch and the end of its task may have slots beyond that. So the loader's process
+never waits for a slot alone: what holds it may be a worker that is dead and wants
+to be replaced, or one that waits until a batch is taken.
+
+What is interrupted, by Ctrl-C or an error, may have lost a batch on its way: then
+the pool is closed (Loader.__next__), and all that was asked for is asked for anew.
 
 Both channels are ephemeral: they end with their last participant, and nothing
 is left when processes are killed.
@@ -37,7 +40,6 @@ SLOT_BYTES = 1 << 20
 TENSORS = 128
 TASK_BYTES = 64 << 10
 PATIENCE = 1.  # seconds between looks whether workers are there
-SHORT = .01  # and between those for a slot, which wakes nobody
 # Picked: a worker that dies so often without a batch in between will not live.
 DEATHS = 5
 END = 5.  # seconds for a worker to end by itself
@@ -72,9 +74,14 @@ class _Failed:
 def _end_with_parent():
     """A worker whose loader was killed makes batches for nobody."""
     parent = multiprocessing.parent_process()
+    # What that process forks later keeps its sentinel open. (The parent of a
+    # fork server's children is another one.)
+    direct = parent is not None and os.getppid() == parent.pid
 
     def follow():
-        parent.join()
+        while parent.is_alive() and (not direct or
+                                     os.getppid() == parent.pid):
+            parent.join(PATIENCE)
         os._exit(1)
 
     if parent is not None:
@@ -120,8 +127,9 @@ def _serve(work, tasks, results):
 
 def _run(work, tasks, results):
     """A worker's whole life. Ctrl-C is for the loader's process, which ends its
-    workers."""
+    workers; and a fork has the program's handlers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _end_with_parent()
     try:
         tasks.join("consumer")
@@ -145,11 +153,13 @@ class Pool:
         store = _store.default_store() if store is None else store
         self._context, self._work = context, work
         self._limit = ahead + workers
-        self._asked, self._made = set(), {}  # both by the step's position
+        # Both by the step's position. Made: done, the batch, and whether it
+        # holds a slot.
+        self._asked, self._made = set(), {}
         self._deaths, self._closed = 0, False
         name = f"data/{uuid4().hex}"
         self._tasks = store.channel(
-            f"{name}/tasks", slots=self._limit + 1, mode="queue",
+            f"{name}/tasks", slots=self._limit + workers, mode="queue",
             slot_bytes=read_bytes + TASK_BYTES, tensors=TENSORS, ephemeral=True,
             sparse=True)
         self._results = store.channel(
@@ -188,37 +198,43 @@ class Pool:
         return True
 
     def take(self, g):
-        """The batch of the step at g, which was asked for. An error of its
-        transform comes again if it is asked for again."""
+        """The batch of the step at g, which was asked for; or its transform's
+        error."""
         while g not in self._made:
             self.receive()
-        done, batch = self._made[g]
+        done, batch, holds = self._made.pop(g)
         if not done:
             raise batch.again()
-        del self._made[g]
-        held = self._results.info()["reading"] - len(self._made)
-        return batch if held <= SPARE else copy.deepcopy(batch)
+        if not holds or self._held_by_user() <= SPARE:
+            return batch
+        return copy.deepcopy(batch)
 
-    def receive(self, patience=PATIENCE):
-        """A batch, if there is one; else waits for one, or for a worker's death,
-        which is replaced, for as many seconds at most."""
+    def _held_by_user(self):
+        """Slots of the batch that is given now, and of earlier ones."""
+        return self._results.info()["reading"] - sum(
+            holds for _, _, holds in self._made.values())
+
+    def receive(self, or_slot=False):
+        """A batch, if there is one. Else waits until there may be, or, with
+        or_slot, a slot for a task; and replaces workers that have died."""
         try:
-            result = self._results.get(timeout=0)
+            item = self._results.receive(timeout=0)
         except TimeoutError:
-            result = None
-        if result is None:
-            self._wait(patience)
+            self._wait(or_slot)
             return
-        g, done, batch = result
+        g, done, batch = item.get()
+        holds = item.has_tensors
+        item.release()
         self._deaths = 0
         if g in self._asked:
+            self._made[g] = done, batch, holds
             self._asked.remove(g)
-            self._made[g] = done, batch
 
-    def _wait(self, patience):
-        """Until a batch may be there, or a worker has died."""
-        connection.wait([self._results.fileno(),
-                         *(p.sentinel for p in self._processes)], patience)
+    def _wait(self, or_slot):
+        ends = [self._results.fileno(), *(p.sentinel for p in self._processes)]
+        if or_slot:
+            ends.append(self._tasks.fileno("producer"))
+        connection.wait(ends, PATIENCE)
         for i, process in enumerate(self._processes):
             if not process.is_alive():
                 self._replace(i, process)
@@ -229,8 +245,9 @@ class Pool:
             raise RuntimeError(
                 f"the loader's workers die: {self._deaths} have ended without "
                 f"a batch in between, the last one with {process.exitcode}")
-        process.close()
+        # First: it may fail, and the old one is to be replaced still.
         self._processes[i] = self._start()
+        process.close()
 
     def close(self):
         """Ends the workers; they finish what they are making, if that does not
@@ -239,14 +256,16 @@ class Pool:
             return
         self._closed = True
         self._made.clear()
-        if not sys.is_finalizing():
-            self._drop_batches()
-        for process in self._processes:
-            process.kill()
-            process.join()
-            process.close()
-        self._processes = []
-        self._tasks = self._results = None
+        try:
+            if not sys.is_finalizing():
+                self._drop_batches()
+        finally:  # also after another Ctrl-C
+            for process in self._processes:
+                process.kill()
+                process.join()
+                process.close()
+            self._processes = []
+            self._tasks = self._results = None
 
     def _drop_batches(self):
         """A worker may wait for a slot."""

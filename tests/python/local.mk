@@ -19,6 +19,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_data_records.py \
 	tests/python/py_data_torch.py \
 	tests/python/py_data_trainers.py \
+	tests/python/py_data_workers.py \
 	tests/python/py_dcp.py \
 	tests/python/py_dcp_folder.py \
 	tests/python/py_device.py \

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Loaders in Python: ranks of any world, with any number of workers, have
 together the same batches, also where they share a stream, are resumed in
-another world, or one of them is killed; and workers that are killed are
-replaced."""
+another world, or one of them is killed."""
 import gc
 import json
 import multiprocessing
@@ -16,7 +15,7 @@ import threading
 import py_kit as kit
 
 import tarn
-from tarn import _data_workers, data
+from tarn import data
 
 BATCH, STEPS = 12, 9
 UNTIL = BATCH * STEPS - 5  # the last batch is a smaller one
@@ -99,20 +98,6 @@ def dies(batch):
 
 def leaves(batch):
     sys.exit(7)
-
-
-class Once:
-    """Kills the first worker that gets there, half way."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __call__(self, batch, seeds):
-        try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return noisy(batch, seeds)
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 # ---- ranks as processes ---------------------------------------------------
@@ -224,49 +209,6 @@ class InStep:
             pipe.send("end")
             process.join()
         return [p.exitcode for p, _ in self._ranks]
-
-
-def killing_workers(draw, wanted, **options):
-    """All batches of a loader whose workers are killed at any moment."""
-    with data.Loader(make(), BATCH, rank=0, world=1, until=UNTIL,
-                     transform=noisy, **options) as loader:
-        found = []
-        for batch in loader:
-            found.append(batch)
-            if draw.random() < .4:
-                workers = loader._batches._pool._processes
-                draw.choice(workers).kill()
-        return found == wanted
-
-
-class Holding:
-    """Workers that have sent their batch, and never drop its task."""
-
-    def __init__(self):
-        self._send = _data_workers._send
-
-    def __enter__(self):
-        def send_and_stay(*batch):
-            self._send(*batch)
-            signal.pause()
-
-        _data_workers._send = send_and_stay
-
-    def __exit__(self, *exception):
-        _data_workers._send = self._send
-
-
-def all_die_with_tasks():
-    """All batches of a loader whose workers are all killed between a batch and
-    the end of its task, when the next step is to be asked for."""
-    with data.Loader(make(), BATCH, rank=0, world=1, until=UNTIL,
-                     transform=noisy, workers=2) as loader:
-        with Holding():
-            found = [next(loader), next(loader)]
-        for process in loader._batches._pool._processes:
-            process.kill()
-            process.join()
-        return found + list(loader)
 
 
 def alone(kind, rank=0, world=1, **options):
@@ -419,16 +361,6 @@ def main():
     kit.equal(alone("packed", transform=noisy, workers=2,
                     multiprocessing_context="spawn"), wanted,
               "workers that are no forks do, too")
-    kit.equal(alone("packed", transform=Once("killed"), workers=2), wanted,
-              "a worker that is killed is replaced, and its batch made again")
-    kit.equal(all_die_with_tasks(), wanted, "workers that die all at once, with "
-              "the tasks of batches that they have sent, are replaced")
-    seed = int.from_bytes(os.urandom(4), "little")
-    draw = random.Random(seed)
-    kit.equal([killing_workers(draw, wanted, workers=n) for n in
-               (1, 2, 3) * 3], [True] * 9,
-              f"workers are killed at any moment (seed {seed}), and no batch "
-              "is missing, another, or there twice")
     for function, error, part in (
             (fails, LookupError, "12 samples too many"),
             (cannot_go, Exception, ""),
@@ -534,7 +466,6 @@ def main():
         os._exit(0 if list(loader) == whole[1:] else 1)
     kit.equal(os.waitpid(pid, 0)[1], 0, "the child of a fork reads for itself")
     kit.equal(list(loader), whole[1:], "and the parent goes on")
-    os.remove("killed")
     daemon.terminate()
     daemon.wait()
     return kit.finish()
