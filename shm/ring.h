@@ -217,6 +217,9 @@ int ring_wait_for(struct ring *ring, enum ring_word which,
 	const struct ring_wait *wait, int (*look)(void *arg), void *arg);
 /* Makes all sleepers look again, in this process and others. */
 void ring_wake_everybody(struct ring *ring);
+/* The same, for a process that need not be a participant: where no reaper makes good
+ * for its death in between. Costs the next ones a superfluous system call. */
+void ring_stir(struct ring *ring);
 
 /*
  * Watching without taking part, for any process that has attached. end is the

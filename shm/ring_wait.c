@@ -81,6 +81,20 @@ void ring_wake_everybody(struct ring *ring)
 	wake_each(&ring->head->space, RING_BOTH);
 }
 
+/* The value changes, and the bits stay: if we die before the call, the next that
+ * has something to tell makes it. */
+static void stir(_Atomic uint32_t *futex)
+{
+	atomic_fetch_add(futex, ONE);
+	futex_wake(futex, INT_MAX, RING_BOTH);
+}
+
+void ring_stir(struct ring *ring)
+{
+	stir(&ring->head->items);
+	stir(&ring->head->space);
+}
+
 static uint64_t now_ns(void)
 {
 	struct timespec t;

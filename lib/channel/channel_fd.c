@@ -171,7 +171,7 @@ void notifier_stop(struct notifier *notifier)
 	notifier->stop = true;
 	pthread_cond_signal(&notifier->changed);
 	pthread_mutex_unlock(&notifier->lock);
-	ring_wake_everybody(&notifier->channel->ring);
+	ring_stir(&notifier->channel->ring);
 	pthread_join(notifier->thread, NULL);
 	notifier_free(notifier);
 }

@@ -166,18 +166,21 @@ static void end_slots(tarn_slot *slots)
 static bool leave(tarn_channel *channel, struct side *side, bool at_once)
 {
 	struct member *member = side->member;
+	bool stays;
 
 	if (!member)
 		return false;
 	member->left = true;
 	if (at_once && side->kind == RING_PRODUCER)
 		end_slots(side->slots);
-	if (member->out == 0 || (at_once && side->kind == RING_PRODUCER))
-		ring_leave(&member->ring);
-	else
+	stays = member->out && !(at_once && side->kind == RING_PRODUCER);
+	if (stays)
 		ring_quiet(&member->ring);
-	/* For waiters in other threads. */
+	/* For waiters in other threads. While it is a member: if we die here,
+	 * its reaper wakes all. */
 	ring_wake_everybody(&member->ring);
+	if (!stays)
+		ring_leave(&member->ring);
 	side->member = NULL;
 	member_unref(channel, member);
 	return true;
