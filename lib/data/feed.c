@@ -49,7 +49,6 @@ struct feed *feed_end(struct feed *s)
 	if (!s)
 		return NULL;
 	feed_leave(s);
-	feed_end_channels(s);
 	pthread_mutex_destroy(&s->lock);
 	return feed_forget(s);
 }
@@ -58,8 +57,7 @@ struct feed *feed_forget(struct feed *s)
 {
 	if (!s)
 		return NULL;
-	tarn_channel_unref(s->channel);
-	tarn_channel_unref(s->turn);
+	feed_close_channels(s);
 	tarn_store_unref(s->store);
 	free(s->name);
 	free(s);

@@ -163,31 +163,33 @@ static int open_items(struct feed *s)
 	return r;
 }
 
-/* It ends with its last participant, once there was one: one that was only opened,
- * by a loader that was refused or that nobody asked for a batch, would stay for
- * ever. Nobody is disturbed: one that joins later finds that it has ended. */
-static tarn_channel *end_unused(tarn_channel *channel)
+void feed_close_channels(struct feed *s)
+{
+	s->channel = tarn_channel_unref(s->channel);
+	s->turn = tarn_channel_unref(s->turn);
+}
+
+/* It ends with its last participant, once there was one. One that was made, and in
+ * which nobody took part, would stay for ever. */
+static void end_unused(tarn_channel *channel)
 {
 	struct tarn_channel_info info;
 
 	if (channel && tarn_channel_info(channel, &info) >= 0 &&
-		!info.producers && !info.consumers &&
+		!info.unlinked && !info.producers && !info.consumers &&
 		tarn_channel_join(channel, TARN_CHANNEL_CONSUMER) >= 0)
 		tarn_channel_leave(channel, TARN_CHANNEL_CONSUMER);
-	return tarn_channel_unref(channel);
-}
-
-void feed_end_channels(struct feed *s)
-{
-	s->channel = end_unused(s->channel);
-	s->turn = end_unused(s->turn);
 }
 
 int feed_open_channels(struct feed *s)
 {
 	int r = s->name ? 0 : make_name(s);
 
-	feed_end_channels(s);
+	feed_close_channels(s);
+	/* First, so that one that is refused makes none; and again, since another
+	 * may have come meanwhile. */
+	if (r >= 0)
+		r = refuse_others(s);
 	if (r >= 0)
 		r = open_items(s);
 	if (r >= 0)
@@ -196,7 +198,10 @@ int feed_open_channels(struct feed *s)
 		r = refuse_others(s);
 	s->cursor = 0;
 	s->passed = false;
-	if (r < 0)
-		feed_end_channels(s);
+	if (r < 0) {
+		end_unused(s->channel);
+		end_unused(s->turn);
+		feed_close_channels(s);
+	}
 	return r;
 }

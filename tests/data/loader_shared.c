@@ -236,6 +236,46 @@ static void test_ends(tarn_data *data)
 	tarn_loader_unref(second);
 }
 
+/* ---- its channels ---------------------------------------------------------------------- */
+
+struct feeds {
+	unsigned n;
+	char name[100]; /* of the last */
+};
+
+static int look(void *arg, const char *name)
+{
+	struct feeds *found = arg;
+
+	if (strlen(name) == strlen("train/") + 32) {
+		found->n++;
+		snprintf(found->name, sizeof(found->name), "%s", name);
+	}
+	return 0;
+}
+
+static struct feeds feeds(void)
+{
+	struct feeds found = {0};
+
+	must(tarn_channel_list(store, "train/", look, &found));
+	return found;
+}
+
+/* The loader's: those of earlier ones end a moment after their last participant. */
+static struct feeds feed(void)
+{
+	struct feeds found = feeds();
+
+	for (int i = 0; i < 60000 && found.n != 1; i++) {
+		usleep(1000);
+		found = feeds();
+	}
+	if (found.n != 1)
+		bail("%u channels, of which %s is one", found.n, found.name);
+	return found;
+}
+
 /* ---- other configurations ------------------------------------------------------------- */
 
 static void refused(
@@ -266,6 +306,7 @@ static void test_others(tarn_data *data)
 	b.world = 3;
 	b.node_ranks = 2;
 	refused(data, b, "other ranks of the node");
+	is_int(1, feeds().n, "those that were refused have made no channel");
 	ok(batches_next(loader, data, &a), "the one that has it goes on");
 	tarn_loader_unref(loader);
 	loader = open_loader(other, &a);
@@ -276,36 +317,6 @@ static void test_others(tarn_data *data)
 }
 
 /* ---- hostile peers ---------------------------------------------------------------------- */
-
-struct feeds {
-	unsigned n;
-	char name[100]; /* of the last */
-};
-
-static int look(void *arg, const char *name)
-{
-	struct feeds *found = arg;
-
-	if (strlen(name) == strlen("train/") + 32) {
-		found->n++;
-		snprintf(found->name, sizeof(found->name), "%s", name);
-	}
-	return 0;
-}
-
-/* The loader's: those of earlier ones, and of those that were refused, end a
- * moment after their last participant. */
-static struct feeds feed(void)
-{
-	struct feeds found;
-
-	do {
-		usleep(1000);
-		found = (struct feeds) {0};
-		must(tarn_channel_list(store, "train/", look, &found));
-	} while (found.n != 1);
-	return found;
-}
 
 /* Publishes into the feed what claims to be the batch at a position. */
 static void publish(tarn_channel *channel, uint64_t position, int how)
@@ -509,5 +520,5 @@ int main(void)
 	tarn_store_unref(store);
 	daemon_stop(&server);
 	datasets_end(corpora);
-	return done(2 * 8 + 7 + 9 + 6 + 4 + 10 + 7 + 2 + 3);
+	return done(2 * 8 + 7 + 9 + 6 + 4 + 11 + 7 + 2 + 3);
 }
