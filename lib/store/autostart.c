@@ -91,8 +91,9 @@ static int make_stderr_file(int *ret)
 
 /* What the first child says, in memory that it shares with us. */
 struct news {
-	pid_t pid; /* of the daemon; 0 if there is none */
-	int error; /* errno of the call that failed */
+	pid_t pid;        /* of the daemon; 0 if there is none */
+	int error;        /* errno of the call that failed */
+	const char *call; /* NULL: the start of the program */
 };
 
 struct plan {
@@ -114,10 +115,9 @@ static pid_t quiet_fork(void)
  * process. */
 static _Noreturn void become_daemon(const struct plan *plan, int error_fd)
 {
-	int error;
-
 	struct sigaction plain = {.sa_handler = SIG_DFL};
 	sigset_t none;
+	int error;
 
 	for (int i = 1; i < NSIG; i++)
 		sigaction(i, &plain, NULL);
@@ -136,21 +136,26 @@ static _Noreturn void become_daemon(const struct plan *plan, int error_fd)
 /* Starts the daemon; errno of what failed, also in the child: a successful exec
  * ends the pipe. It is made here, where there is one thread: in the host another
  * one may fork at any moment, and that child would have its end open, too. */
-static int start_daemon(const struct plan *plan, pid_t *ret_pid)
+static int start_daemon(
+	const struct plan *plan, pid_t *ret_pid, const char **ret_call)
 {
 	int ends[2], out, error = 0;
 
+	*ret_call = "pipe";
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return errno;
+	*ret_call = "dup";
 	/* Above 2, where the daemon's own streams go. */
 	out = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
 	if (out < 0)
 		return errno;
+	*ret_call = "fork";
 	*ret_pid = quiet_fork();
 	if (*ret_pid == 0)
 		become_daemon(plan, out);
 	if (*ret_pid < 0)
 		return errno;
+	*ret_call = NULL;
 	close(ends[1]);
 	close(out);
 	return read(ends[0], &error, sizeof(error)) < 0 ? errno : error;
@@ -161,7 +166,7 @@ static _Noreturn void become_parent(const struct plan *plan)
 	pid_t pid = 0;
 
 	setsid();
-	plan->news->error = start_daemon(plan, &pid);
+	plan->news->error = start_daemon(plan, &pid, &plan->news->call);
 	plan->news->pid = MAX(pid, 0);
 	_exit(0);
 }
@@ -194,6 +199,9 @@ static int read_news(
 	const struct news *news, const char *daemon, pid_t *ret_pid)
 {
 	*ret_pid = news->pid;
+	if (news->call)
+		return tarn_fail(news->error, "starting tarnd: %s: %s",
+			news->call, tarn_errno_text(news->error));
 	if (news->error)
 		return tarn_fail(news->error,
 			"starting the daemon %s: %s; name another in "
