@@ -129,29 +129,57 @@ static PyObject *wrap_consume(
 	return self;
 }
 
+static int join_argument(PyObject *object, unsigned *ret)
+{
+	const char *text;
+
+	if (optional_text(object, &text) < 0)
+		return -1;
+	return text ? channel_role("join", text, ret) : 0;
+}
+
+/* In one call, which no signal handler of Python's interrupts: an ephemeral channel
+ * in which nobody has taken part does not end. */
+static int open_and_join(tarn_store *store, const char *name,
+	const struct tarn_channel_options *options, unsigned role,
+	tarn_channel **ret)
+{
+	int r = tarn_channel_open(store, name, options, ret);
+
+	if (r < 0 || !role)
+		return r;
+	r = tarn_channel_join(*ret, role);
+	if (r < 0)
+		tarn_channel_unref(*ret);
+	return r;
+}
+
 static PyObject *channel_new(
 	PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
 	static char *names[] = {"store", "name", "slots", "slot_bytes", "mode",
-		"tensors", "ephemeral", "create", "pickle", "sparse", NULL};
-	PyObject *store, *name, *given[6] = {NULL};
+		"tensors", "ephemeral", "create", "pickle", "sparse", "join",
+		NULL};
+	PyObject *store, *name, *given[7] = {NULL};
 	struct tarn_channel_options options = {0};
 	int create = 1, pickle = 1, r;
+	unsigned role = 0;
 	tarn_channel *channel;
 	const char *text;
 
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|OOOOOppO:Channel",
-		    names, store_type, &store, &name, &given[0], &given[1],
-		    &given[2], &given[3], &given[4], &create, &pickle,
-		    &given[5]) ||
-		take_options(given, &options) < 0)
+	if (!PyArg_ParseTupleAndKeywords(args, keywords,
+		    "O!O|OOOOOppOO:Channel", names, store_type, &store, &name,
+		    &given[0], &given[1], &given[2], &given[3], &given[4],
+		    &create, &pickle, &given[5], &given[6]) ||
+		take_options(given, &options) < 0 ||
+		join_argument(given[6], &role) < 0)
 		return NULL;
 	text = text_argument(name);
 	if (!text)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = tarn_channel_open(
-		store_of(store), text, create ? &options : NULL, &channel);
+	r = open_and_join(store_of(store), text, create ? &options : NULL, role,
+		&channel);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_lookup(r);

@@ -34,6 +34,8 @@ static inline struct channel *channel_of(PyObject *object)
 /* The other part of Channel. */
 extern PyMethodDef channel_member_methods[];
 extern PyGetSetDef channel_properties[];
+/* The role of that text; -1 with an exception that begins with name. */
+int channel_role(const char *name, const char *text, unsigned *ret);
 
 /* ---- channel.c ----------------------------------------------------- */
 

@@ -15,6 +15,18 @@ static tarn_channel *handle_of(PyObject *self)
 /* ---- taking part --------------------------------------------------- */
 
 /* "producer", "consumer"; without: instead. 0 or -1. */
+int channel_role(const char *name, const char *text, unsigned *ret)
+{
+	*ret = strcmp(text, "producer") == 0   ? TARN_CHANNEL_PRODUCER
+	       : strcmp(text, "consumer") == 0 ? TARN_CHANNEL_CONSUMER
+					       : 0;
+	if (*ret)
+		return 0;
+	PyErr_Format(PyExc_ValueError,
+		"%s: a role is \"producer\" or \"consumer\"", name);
+	return -1;
+}
+
 static int role_argument(const char *name, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords, unsigned instead, unsigned *ret)
 {
@@ -27,14 +39,7 @@ static int role_argument(const char *name, PyObject *const *args,
 		optional_text(given, &text) < 0)
 		return -1;
 	*ret = instead;
-	if (text && strcmp(text, "producer") == 0)
-		*ret = TARN_CHANNEL_PRODUCER;
-	else if (text && strcmp(text, "consumer") == 0)
-		*ret = TARN_CHANNEL_CONSUMER;
-	else if (text || !instead)
-		PyErr_Format(PyExc_ValueError,
-			"%s: a role is \"producer\" or \"consumer\"", name);
-	return PyErr_Occurred() ? -1 : 0;
+	return text || !instead ? channel_role(name, text ? text : "", ret) : 0;
 }
 
 static PyObject *done(int r)

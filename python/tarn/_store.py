@@ -475,7 +475,7 @@ class Store(_tarn.StoreBase, _Tensors):
 
     def channel(self, name, slots=None, slot_bytes=None, mode=None,
                 tensors=None, ephemeral=False, *, create=True, pickle=True,
-                sparse=False):
+                sparse=False, join=None):
         """Opens the Channel of that name, or makes it: a ring of slots (8, of
         4 MiB) through which processes hand tensors to each other. mode
         "queue": each item goes to one consumer; "broadcast": to each that has
@@ -488,9 +488,10 @@ class Store(_tarn.StoreBase, _Tensors):
         NotFoundError. pickle=False refuses to send or receive objects of other
         than plain types: a sender could run code in a receiver. sparse=True
         takes the memory of a large slot when it is first filled; otherwise the
-        memory of all slots is taken before a process can send."""
+        memory of all slots is taken before a process can send. join="producer"
+        or "consumer" takes part at once."""
         return _tarn.Channel(self, name, slots, slot_bytes, mode, tensors,
-                             ephemeral, create, pickle, sparse)
+                             ephemeral, create, pickle, sparse, join)
 
 
 _default = None

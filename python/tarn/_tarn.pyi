@@ -470,7 +470,9 @@ class Channel(Iterator[Any]):
                  mode: Literal["queue", "broadcast"] | None = None,
                  tensors: int | None = None, ephemeral: bool = False,
                  create: bool = True, pickle: bool = True,
-                 sparse: bool = False) -> None: ...
+                 sparse: bool = False,
+                 join: Literal["producer", "consumer"] | None = None
+                 ) -> None: ...
     @property
     def name(self) -> str: ...
     @property
