@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Loaders: the batches of a rank, from the library's stream, from Python's own
 objects, or through worker processes."""
+import contextlib
 import inspect
 import operator
 import os
@@ -10,7 +11,7 @@ import weakref
 from . import _store, _tarn
 from ._data_cache import Cache, Shelf
 from ._data_collate import collate as collate_samples, is_new
-from ._data_workers import Pool
+from ._data_workers import END, Pool
 from ._dataset import Dataset, parts_of, sample_seed
 
 
@@ -233,6 +234,10 @@ class Loader:
     batch computed again. slot_bytes: about how large their batches are, at
     least; larger ones take memory of their own.
 
+    After an exception, be it a transform's, Ctrl-C or a signal handler's, the
+    next call has the same batch: workers are ended, and reading ahead, and a
+    stream is left, and all of it begins anew.
+
     It is an iterator, has state_dict() and load_state_dict() as PyTorch's
     StatefulDataLoader, Lightning and accelerate expect, and is closed by close()
     or the end of a with block. One thread at a time may iterate."""
@@ -325,21 +330,16 @@ class Loader:
 
     def _open(self):
         """Workers first: forks of a process with as few threads as may be."""
-        pool = inner = None
-        self._work.open()
-        if self._workers:
-            pool = Pool(self._work, self._workers, self._ahead, self._store,
-                        self._context, self._read_bytes(), self._slot_bytes)
-        try:
-            if self.dataset._item is None:
-                inner = self._native()
-        except BaseException:
-            if pool is not None:
-                pool.close()
-            raise
-        batches = _Batches(self._plan, self._work, inner, pool, self._next)
+        batches = _Batches(self._plan, self._work, self._next)
         self._end = weakref.finalize(self, batches.close)
         self._batches = batches
+        self._work.open()
+        if self._workers:
+            batches.pool = Pool(self._store, self._context)
+            batches.pool.open(self._work, self._workers, self._ahead,
+                              self._read_bytes(), self._slot_bytes)
+        if self.dataset._item is None:
+            batches.inner = self._native()
 
     def _read_bytes(self):
         """About how large what the library reads for a step is."""
@@ -377,7 +377,7 @@ class Loader:
         except BaseException:
             # What was on its way may be lost: the next call begins anew, with
             # this batch.
-            self.close()
+            self._break_off()
             raise
         self._next = after
         self._taken += 1
@@ -394,7 +394,7 @@ class Loader:
         reads for the stream, or itself), slots, shared and alone (batches from
         the stream, and read by this process for itself), dropped,
         batches_read, requests, file_bytes, memory_bytes. Empty before the first
-        batch, and of records and Python's sources."""
+        batch and after an exception, and of records and Python's sources."""
         return {} if self._batches is None else self._batches.info()
 
     def close(self):
@@ -403,6 +403,15 @@ class Loader:
         end, self._end, self._batches = self._end, None, None
         if end is not None:
             end()
+
+    def _break_off(self):
+        """Closes, without waiting for what workers are making, or hiding the
+        exception that is on its way."""
+        end, batches = self._end, self._batches
+        self._end = self._batches = None
+        if end is not None and end.detach():
+            with contextlib.suppress(Exception):
+                batches.close(grace=0)
 
     def __enter__(self):
         return self
@@ -418,33 +427,37 @@ class Loader:
 class _Batches:
     """An open loader: what makes the batches from a position on."""
 
-    def __init__(self, plan, work, inner, pool, g):
+    def __init__(self, plan, work, g):
         self._plan, self._work = plan, work
-        self._inner, self._pool = inner, pool
+        self.inner = self.pool = None
         self._asked = g  # what the workers have been asked for so far
-        self._read = None  # a batch whose transform has failed
+        self._read = None  # what was read for that, and found no slot
+        self._late = None  # or the error of its reading
         self.process = os.getpid()
 
     def info(self):
-        return {} if self._inner is None else self._inner.info()
+        return {} if self.inner is None else self.inner.info()
 
-    def close(self):
+    def close(self, grace=END):
+        """grace: seconds for workers to end by themselves."""
         if self.process != os.getpid():
             return
-        if self._pool is not None:
-            self._pool.close()
-        if self._inner is not None:
-            self._inner.close()
+        try:
+            if self.pool is not None:
+                self.pool.close(grace)
+        finally:  # also after another Ctrl-C
+            if self.inner is not None:
+                self.inner.close()
         self._work.flush()
 
     def _raw(self, g):
         """What the library has read for the step at g, which stays until the
         next one is asked for. None: records, and items of Python."""
-        if self._inner is None:
+        if self.inner is None:
             return None
         if self._read is None or self._read[0] != g:
             self._read = None
-            first, n, batch = self._inner.next(None)
+            first, n, batch = self.inner.next(None)
             if (first, n) != self._plan.at(g)[:2]:
                 raise RuntimeError(f"the stream gave {n} samples from {first} "
                                    f"on for the step at {g}")
@@ -452,7 +465,7 @@ class _Batches:
         return self._read[1]
 
     def next(self, g):
-        if self._pool is not None:
+        if self.pool is not None:
             return self._from_pool(g)
         first, n, _ = self._plan.at(g)
         batch = self._work(first, n, self._raw(g))
@@ -461,24 +474,25 @@ class _Batches:
 
     def _from_pool(self, g):
         self._ask_ahead(g)
-        while self._asked == g:  # not even this one found a slot
-            self._pool.receive(or_slot=True)
+        while self._asked == g:
+            if self._late is not None:
+                raise self._late
+            self.pool.receive(or_slot=True)  # not even this one found a slot
             self._ask_ahead(g)
-        return self._pool.take(g)
+        return self.pool.take(g)
 
     def _ask_ahead(self, g):
-        while self._pool.has_room():
+        while self._late is None and self.pool.has_room():
             step = self._plan.at(self._asked)
             if step is None:
                 break
             first, n, after = step
             try:
                 batch = self._raw(self._asked)
-            except Exception:
-                if self._asked == g:
-                    raise
-                break  # the batches before it come first
-            if not self._pool.ask(self._asked, first, n, batch):
-                break  # what was read stays for the next time
+            except Exception as error:
+                self._late = error  # the batches before it come first
+                break
+            if not self.pool.ask(self._asked, first, n, batch):
+                break
             self._read = None
             self._asked = after

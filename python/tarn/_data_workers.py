@@ -143,39 +143,35 @@ def _run(work, tasks, results):
 
 
 class Pool:
-    """read_bytes: what a task has at most of what the library has read.
-    slot_bytes: of a batch that a worker has made, or None."""
-
-    def __init__(self, work, workers, ahead, store, context, read_bytes,
-                 slot_bytes):
+    def __init__(self, store, context):
         if context is None or isinstance(context, str):
             context = multiprocessing.get_context(context)
-        store = _store.default_store() if store is None else store
-        self._context, self._work = context, work
-        self._limit = ahead + workers
+        self._store = _store.default_store() if store is None else store
+        self._context, self._processes = context, []
+        self._tasks = self._results = None
+        self._closed = False
+
+    def open(self, work, workers, ahead, read_bytes, slot_bytes):
+        """After an error it is to be closed. read_bytes: what a task has at most
+        of what the library has read. slot_bytes: of a batch that a worker has
+        made, or None."""
+        self._work, self._limit = work, ahead + workers
         # Both by the step's position. Made: done, the batch, and whether it
         # holds a slot.
         self._asked, self._made = set(), {}
-        self._deaths, self._closed = 0, False
+        self._deaths = 0
         name = f"data/{uuid4().hex}"
-        self._tasks = store.channel(
+        self._tasks = self._store.channel(
             f"{name}/tasks", slots=self._limit + workers, mode="queue",
             slot_bytes=read_bytes + TASK_BYTES, tensors=TENSORS, ephemeral=True,
-            sparse=True)
-        self._results = store.channel(
+            sparse=True, join="producer")
+        self._results = self._store.channel(
             f"{name}/results", slots=self._limit + SPARE + workers,
             mode="queue",
             slot_bytes=slot_bytes or max(SLOT_BYTES, 2 * read_bytes),
-            tensors=TENSORS, ephemeral=True, sparse=True)
-        self._tasks.join("producer")
-        self._results.join("consumer")
-        self._processes = []
-        try:
-            for _ in range(workers):
-                self._processes.append(self._start())
-        except BaseException:
-            self.close()
-            raise
+            tensors=TENSORS, ephemeral=True, sparse=True, join="consumer")
+        for _ in range(workers):
+            self._processes.append(self._start())
 
     def _start(self):
         process = self._context.Process(
@@ -249,16 +245,16 @@ class Pool:
         self._processes[i] = self._start()
         process.close()
 
-    def close(self):
+    def close(self, grace=END):
         """Ends the workers; they finish what they are making, if that does not
-        take long."""
+        take longer than so many seconds."""
         if self._closed:
             return
         self._closed = True
-        self._made.clear()
         try:
-            if not sys.is_finalizing():
-                self._drop_batches()
+            if self._results is not None and not sys.is_finalizing():
+                self._made.clear()
+                self._drop_batches(grace)
         finally:  # also after another Ctrl-C
             for process in self._processes:
                 process.kill()
@@ -267,11 +263,12 @@ class Pool:
             self._processes = []
             self._tasks = self._results = None
 
-    def _drop_batches(self):
-        """A worker may wait for a slot."""
+    def _drop_batches(self, grace):
+        """A worker may wait for a slot. One that waits for a task needs no
+        grace."""
         self._tasks.close()
         alive = {p.sentinel for p in self._processes}
-        for _ in range(int(END / .1)):
+        for _ in range(1 + int(grace / .1)):
             try:
                 while True:
                     self._results.receive(timeout=0).release()

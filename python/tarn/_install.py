@@ -190,6 +190,14 @@ class Installed:
         return f"<tarn.install: {'on' if self._active else 'undone'}>"
 
 
+def _new_lock():
+    """In the child of a fork: a thread that it has not may hold the old one."""
+    Installed._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
+
+
 def install():
     """Puts tarn behind safetensors.safe_open, and so behind load_file of
     safetensors.torch and safetensors.numpy, and what uses them: from_pretrained

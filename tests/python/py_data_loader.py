@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import random
-import signal
 import sys
 import threading
 
@@ -385,7 +384,7 @@ def main():
     kit.equal(kept, wanted, "all batches can be kept")
     loader.load_state_dict(begin)
     next(loader)
-    workers = [p.pid for p in loader._batches._pool._processes]
+    workers = [p.pid for p in loader._batches.pool._processes]
     del loader
     gc.collect()
     kit.equal([pid for pid in workers if os.path.exists(f"/proc/{pid}")], [],

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -25,7 +26,7 @@ def loader(**options):
 
 
 def pids(of):
-    return [p.pid for p in of._batches._pool._processes]
+    return [p.pid for p in of._batches.pool._processes]
 
 
 def are_gone(processes):
@@ -83,11 +84,11 @@ def all_die_with_tasks():
     with loader() as of:
         with Holding():
             found = [next(of), next(of)]
-        for process in of._batches._pool._processes:
+        for process in of._batches.pool._processes:
             process.kill()
             process.join()
         # The slots that are left, as if there had been more such workers.
-        tasks, kept = of._batches._pool._tasks, []
+        tasks, kept = of._batches.pool._tasks, []
         while tasks.info()["free"]:
             kept.append(tasks.acquire(timeout=0))
         return found + list(of)
@@ -100,7 +101,7 @@ def killing_workers(draw, wanted, **options):
         for batch in of:
             found.append(batch)
             if draw.random() < .4:
-                workers = of._batches._pool._processes
+                workers = of._batches.pool._processes
                 draw.choice(workers).kill()
         return found == wanted
 
@@ -124,15 +125,14 @@ def test_no_more_processes(wanted):
     of = loader()
     found = [next(of)]
     workers = pids(of)
+    os.kill(workers[1], signal.SIGSTOP)  # does not end by itself
     start = _data_workers.Pool._start
 
     def cannot(pool):
         raise OSError(errno.EAGAIN, "no more processes")
 
     _data_workers.Pool._start = cannot
-    for process in of._batches._pool._processes:
-        process.kill()
-        process.join()
+    os.kill(workers[0], signal.SIGKILL)
     try:
         while len(found) < len(wanted):
             found.append(next(of))
@@ -202,6 +202,66 @@ def receive(batch):
 receive.failed = False
 
 
+class Late:
+    """A source that cannot be read once, ahead of what is wanted."""
+
+    def __init__(self, inner, at):
+        self._inner, self._at = inner, at
+
+    def next(self, timeout):
+        batch = self._inner.next(timeout)
+        self._at -= 1
+        if self._at == 0:
+            raise TimeoutError("the program's own")
+        return batch
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+def test_read_late(wanted):
+    """An error of reading ahead, which took a batch with it."""
+    found, error, native = [], None, data.Loader._native
+    data.Loader._native = lambda of: Late(native(of), 3)
+    with loader() as of:
+        try:
+            while len(found) < len(wanted):
+                found.append(next(of))
+        except TimeoutError as e:
+            error = str(e)
+        kit.equal((error, found), ("the program's own", wanted[:2]),
+                  "an error of reading ahead comes after the batches before it")
+        data.Loader._native = native
+        kit.equal(found + list(of), wanted, "and no batch is lost")
+
+
+def channels():
+    return subprocess.run([os.environ["TARN"], "channel", "ls"], check=True,
+                          capture_output=True, text=True).stdout
+
+
+def test_channels_end():
+    """Those of loaders that were interrupted while they were opened."""
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    draw, times = random.Random(7), 0
+    for _ in range(40):
+        of = loader()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-5, .005))
+            next(of)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Alarm:
+            times += 1
+        of.close()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    end = time.monotonic() + 60
+    while (left := channels()) and time.monotonic() < end:
+        time.sleep(.01)
+    kit.equal(left, "", f"{times} loaders that were interrupted while they were "
+              "opened leave no channel")
+
+
 class Alarm(Exception):
     pass
 
@@ -211,23 +271,25 @@ def on_alarm(number, frame):
 
 
 def interrupted(draw):
-    """Of an iteration whose calls are interrupted anywhere."""
-    found, times = [], 0
+    """Of an iteration whose calls are interrupted anywhere, and later each time, so
+    that there is an end on a slow machine, too."""
+    found, times, most = [], 0, .02
     with loader(workers=draw.choice((0, 1, 2))) as of:
         while True:
+            at = of.position
             try:
-                signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-5, .02))
+                signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-5, most))
                 batch = next(of, None)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except Alarm:
-                times += 1
-                # One that came when the call was over.
-                if of.position == min(UNTIL, (len(found) + 1) * BATCH):
+                times, most = times + 1, most * 2
+                if of.position != at:  # it came when the call was over
                     found.append(None)
                 continue
             if batch is None:
                 return found, times
             found.append(batch)
+            most = .02
 
 
 def test_interrupted(wanted):
@@ -239,12 +301,15 @@ def test_interrupted(wanted):
     before = signal.signal(signal.SIGALRM, on_alarm)
     seed = int.from_bytes(os.urandom(4), "little")
     draw, times, right = random.Random(seed), 0, True
-    for _ in range(12):
-        found, n = interrupted(draw)
-        times += n
-        right = right and len(found) == len(wanted) and all(
-            a is None or a == b for a, b in zip(found, wanted))
-    signal.signal(signal.SIGALRM, before)
+    try:
+        for _ in range(12):
+            found, n = interrupted(draw)
+            times += n
+            right = right and len(found) == len(wanted) and all(
+                a is None or a == b for a, b in zip(found, wanted))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     kit.ok(right, "calls are interrupted anywhere, and the next ones have the "
            f"same batches (seed {seed})")
     kit.ok(times, f"{times} were")
@@ -286,7 +351,9 @@ def main():
     test_killed(wanted)
     test_no_more_processes(wanted)
     test_loader_killed()
+    test_read_late(wanted)
     test_interrupted(wanted)
+    test_channels_end()
     test_slots()
     daemon.terminate()
     daemon.wait()
