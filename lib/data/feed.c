@@ -49,6 +49,7 @@ struct feed *feed_end(struct feed *s)
 	if (!s)
 		return NULL;
 	feed_leave(s);
+	feed_end_channels(s);
 	pthread_mutex_destroy(&s->lock);
 	return feed_forget(s);
 }
@@ -155,17 +156,25 @@ static void count_passed(struct feed *s, const struct tarn_channel_info *info)
 	pass(s, s->passed_last + unseen * s->options.batch);
 }
 
+/* -ESTALE: the last participant of before had left just before. */
+static int join_named(
+	tarn_channel *channel, unsigned role, struct tarn_channel_info *ret)
+{
+	int r = tarn_channel_join(channel, role);
+
+	if (r >= 0)
+		r = tarn_channel_info(channel, ret);
+	return r >= 0 && ret->unlinked ? -ESTALE : r;
+}
+
 static int take_part(struct feed *s)
 {
-	struct tarn_channel_info info;
-	int r;
+	struct tarn_channel_info info, turn;
+	int r = join_named(s->channel, TARN_CHANNEL_CONSUMER, &info);
 
-	r = tarn_channel_join(s->channel, TARN_CHANNEL_CONSUMER);
+	/* Both, or others find another turn, and two read. */
 	if (r >= 0)
-		r = tarn_channel_info(s->channel, &info);
-	/* The last participant of before may have left just before. */
-	if (r >= 0 && info.unlinked)
-		r = -ESTALE;
+		r = join_named(s->turn, TARN_CHANNEL_PRODUCER, &turn);
 	s->seen = false;
 	/* What is published from here on is received, so what went by until now
 	 * and is not received will not come. */
@@ -174,8 +183,10 @@ static int take_part(struct feed *s)
 		count_passed(s, &info);
 		r = feed_begin_turns(s);
 	}
-	if (r < 0)
+	if (r < 0) {
+		tarn_channel_leave(s->turn, TARN_CHANNEL_PRODUCER);
 		tarn_channel_leave(s->channel, TARN_CHANNEL_CONSUMER);
+	}
 	return r;
 }
 

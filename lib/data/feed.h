@@ -153,6 +153,8 @@ static inline void feed_set(atomic_bool *flag, bool value)
 /* Opens the channels, anew if they are open. */
 int feed_open_channels(struct feed *feed);
 void feed_close_channels(struct feed *feed);
+/* The same, for those in which nobody has taken part: they end. */
+void feed_end_channels(struct feed *feed);
 /* The thread that waits for the turn, and reads when it has it. */
 int feed_begin_turns(struct feed *feed);
 void feed_end_turns(struct feed *feed);

@@ -181,6 +181,13 @@ static void end_unused(tarn_channel *channel)
 		tarn_channel_leave(channel, TARN_CHANNEL_CONSUMER);
 }
 
+void feed_end_channels(struct feed *s)
+{
+	end_unused(s->channel);
+	end_unused(s->turn);
+	feed_close_channels(s);
+}
+
 int feed_open_channels(struct feed *s)
 {
 	int r = s->name ? 0 : make_name(s);
@@ -198,10 +205,7 @@ int feed_open_channels(struct feed *s)
 		r = refuse_others(s);
 	s->cursor = 0;
 	s->passed = false;
-	if (r < 0) {
-		end_unused(s->channel);
-		end_unused(s->turn);
-		feed_close_channels(s);
-	}
+	if (r < 0)
+		feed_end_channels(s);
 	return r;
 }
