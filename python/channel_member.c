@@ -14,7 +14,6 @@ static tarn_channel *handle_of(PyObject *self)
 
 /* ---- taking part --------------------------------------------------- */
 
-/* "producer", "consumer"; without: instead. 0 or -1. */
 int channel_role(const char *name, const char *text, unsigned *ret)
 {
 	*ret = strcmp(text, "producer") == 0   ? TARN_CHANNEL_PRODUCER
@@ -27,6 +26,7 @@ int channel_role(const char *name, const char *text, unsigned *ret)
 	return -1;
 }
 
+/* "producer", "consumer"; without: instead. 0 or -1. */
 static int role_argument(const char *name, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords, unsigned instead, unsigned *ret)
 {

@@ -476,7 +476,10 @@ class _Batches:
         self._ask_ahead(g)
         while self._asked == g:
             if self._late is not None:
-                raise self._late
+                try:
+                    raise self._late
+                finally:  # or it would keep this object
+                    self._late = None
             self.pool.receive(or_slot=True)  # not even this one found a slot
             self._ask_ahead(g)
         return self.pool.take(g)

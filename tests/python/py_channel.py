@@ -97,6 +97,13 @@ with ch.acquire(timeout=1.0) as slot:
               "a slot has a repr")
 kit.equal((a.readonly, numbers(ch, "filling", "ready")), (True, (0, 1)),
           "leaving the slot's block publishes it")
+for role, counts in (("producer", (1, 0)), ("consumer", (0, 1)), (None, (0, 0))):
+    joined = store.channel(f"joined {role}", join=role)
+    kit.equal(numbers(joined, "producers", "consumers"), counts,
+              f"join={role!r} takes part at once, or not")
+kit.raises(ValueError, "producer", "a role that is none", store.channel, "none",
+           join="reader")
+kit.raises(TypeError, "", "nor is a number", store.channel, "none", join=1)
 with ch.receive(timeout=1.0) as item:
     kit.equal((len(item), item[0].tolist(), item[-1].tolist(), item.tag,
                item.redelivered, [t.shape for t in item]),
