@@ -71,12 +71,11 @@ class _Failed:
         return error
 
 
-def _end_with_parent():
-    """A worker whose loader was killed makes batches for nobody."""
+def _end_with_parent(direct):
+    """A worker whose loader was killed makes batches for nobody. What that process
+    has forked later keeps its sentinel open. direct: it is this one's parent, and
+    no fork server."""
     parent = multiprocessing.parent_process()
-    # What that process forks later keeps its sentinel open. (The parent of a
-    # fork server's children is another one.)
-    direct = parent is not None and os.getppid() == parent.pid
 
     def follow():
         while parent.is_alive() and (not direct or
@@ -125,12 +124,12 @@ def _serve(work, tasks, results):
     results.leave("producer")
 
 
-def _run(work, tasks, results):
+def _run(work, tasks, results, direct):
     """A worker's whole life. Ctrl-C is for the loader's process, which ends its
     workers; and a fork has the program's handlers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _end_with_parent()
+    _end_with_parent(direct)
     try:
         tasks.join("consumer")
         results.join("producer")
@@ -176,7 +175,8 @@ class Pool:
     def _start(self):
         process = self._context.Process(
             target=_run, name="tarn data worker", daemon=True,
-            args=(self._work, self._tasks, self._results))
+            args=(self._work, self._tasks, self._results,
+                  self._context.get_start_method() != "forkserver"))
         process.start()
         return process
 

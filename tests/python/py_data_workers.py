@@ -147,7 +147,19 @@ def test_no_more_processes(wanted):
 
 
 def loads_and_forks(pipe):
-    """A loader with workers, and then a child that is none of them."""
+    """A loader with workers, of which all but one have only begun when it is
+    killed; and then a child that is none of them."""
+    follow, this = _data_workers._end_with_parent, os.getpid()
+
+    def follow_late(*args):
+        try:
+            os.close(os.open("first", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            while os.getppid() == this:
+                time.sleep(.01)
+        follow(*args)
+
+    _data_workers._end_with_parent = follow_late
     of = loader()
     next(of)
     pid = os.fork()
@@ -173,6 +185,7 @@ def test_loader_killed():
     kit.ok(are_gone(workers), "workers end with a loader that is killed, though "
            "another child of it has its descriptors")
     os.kill(child, signal.SIGKILL)
+    os.remove("first")
 
 
 # ---- interrupted ----------------------------------------------------------
