@@ -6,6 +6,7 @@ DATA_TESTS = \
 	tests/data/loader_errors \
 	tests/data/loader_fork \
 	tests/data/loader_kills \
+	tests/data/loader_others \
 	tests/data/loader_shared \
 	tests/data/mixture \
 	tests/data/order \
@@ -37,6 +38,7 @@ tests_data_loader_SOURCES = $(DATA_BATCHES) tests/data/loader.c
 tests_data_loader_fork_SOURCES = $(DATA_BATCHES) tests/data/loader_fork.c
 DATA_RANKS = $(DATA_BATCHES) tests/data/ranks.c tests/data/ranks.h
 tests_data_loader_shared_SOURCES = $(DATA_RANKS) tests/data/loader_shared.c
+tests_data_loader_others_SOURCES = $(DATA_RANKS) tests/data/loader_others.c
 tests_data_loader_kills_SOURCES = $(DATA_RANKS) tests/data/loader_kills.c
 tests_data_loader_errors_SOURCES = \
 	$(DATA_BATCHES) \

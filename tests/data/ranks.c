@@ -11,12 +11,39 @@
 
 #include <tarn/tarn.h>
 
+#include "lib/data/feed.h"
+#include "lib/data/loader.h"
 #include "tests/data/datasets.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
 const char *ranks_socket;
 struct tarn_data_options ranks_dataset;
+
+struct tarn_loader_options ranks_options(uint32_t rank, uint32_t world)
+{
+	return (struct tarn_loader_options) {.name = "train",
+		.global_batch = RANKS_BATCH,
+		.rank = rank,
+		.world = world,
+		.ahead = 2,
+		.parts = BATCHES_PARTS};
+}
+
+tarn_loader *ranks_loader(tarn_store *store, tarn_data *data,
+	const struct tarn_loader_options *options)
+{
+	tarn_loader *loader;
+
+	must(tarn_loader_open(store, data, options, &loader));
+	return loader;
+}
+
+void ranks_are_slow(void)
+{
+	loader_stalled_ms = 120000;
+	feed_expect_ns = 120000000000u;
+}
 
 /* ---- the process ------------------------------------------------------------- */
 

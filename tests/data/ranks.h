@@ -6,6 +6,16 @@
 
 #include "tests/data/batches.h"
 
+enum { RANKS_BATCH = 12 };
+
+/* Of a loader by the name "train", with global batches of RANKS_BATCH. */
+struct tarn_loader_options ranks_options(uint32_t rank, uint32_t world);
+/* Opened in this process. */
+tarn_loader *ranks_loader(tarn_store *store, tarn_data *data,
+	const struct tarn_loader_options *options);
+/* From here on no process is so slow that others do not wait for it. */
+void ranks_are_slow(void);
+
 /* Set before ranks are started: where the daemon is, and what they read. */
 extern const char *ranks_socket;
 extern struct tarn_data_options ranks_dataset;
