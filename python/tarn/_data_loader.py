@@ -451,18 +451,17 @@ class _Batches:
         self._work.flush()
 
     def _raw(self, g):
-        """What the library has read for the step at g, which stays until the
-        next one is asked for. None: records, and items of Python."""
+        """What the library has read for the step at g, which stays until it is
+        asked for. None: records, and items of Python."""
         if self.inner is None:
             return None
-        if self._read is None or self._read[0] != g:
-            self._read = None
+        if self._read is None:
             first, n, batch = self.inner.next(None)
             if (first, n) != self._plan.at(g)[:2]:
                 raise RuntimeError(f"the stream gave {n} samples from {first} "
                                    f"on for the step at {g}")
-            self._read = g, batch
-        return self._read[1]
+            self._read = batch
+        return self._read
 
     def next(self, g):
         if self.pool is not None:

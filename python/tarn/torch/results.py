@@ -107,8 +107,7 @@ class Results:
         self._lock = context.Lock()
         self._narrow = store.channel(
             self._narrow_name(), slots=tasks + workers + 2, mode="queue",
-            slot_bytes=NARROW, ephemeral=True)
-        self._narrow.join("consumer")
+            slot_bytes=NARROW, ephemeral=True, join="consumer")
 
     def _narrow_name(self):
         return f"{self._name}/messages/{self._serial}"
@@ -231,10 +230,10 @@ class Results:
     def _open(self, number, **how):
         """Changes to a channel; False if it does not exist."""
         try:
-            channel = self._store.channel(f"{self._name}/{number}", **how)
+            channel = self._store.channel(f"{self._name}/{number}",
+                                          join="producer", **how)
         except _tarn.NotFoundError:
             return False
-        channel.join("producer")
         self._wide[number] = channel
         self._current = number
         return True
@@ -336,8 +335,7 @@ class Results:
     def _channel(self, number):
         if number not in self._wide:
             channel = self._store.channel(f"{self._name}/{number}",
-                                          create=False)
-            channel.join("consumer")
+                                          create=False, join="consumer")
             self._wide[number] = channel
         return self._wide[number]
 
