@@ -81,7 +81,8 @@ void ring_wake_everybody(struct ring *ring)
 	wake_each(&ring->head->space, RING_BOTH);
 }
 
-/* The value changes, and the bits stay: if we die before the call, the next that
+/* The value changes (pairs with S1: a sleeper either sees what was changed before, or
+ * does not fall asleep), and the bits stay: if we die before the call, the next that
  * has something to tell makes it. */
 static void stir(_Atomic uint32_t *futex)
 {

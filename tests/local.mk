@@ -58,6 +58,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/loader.h \
 	tests/kit/loop_device.c \
 	tests/kit/loop_device.h \
+	tests/kit/in_call.c \
+	tests/kit/in_call.h \
 	tests/kit/loop.c \
 	tests/kit/loop.h \
 	tests/kit/move.c \

@@ -65,16 +65,21 @@ static int make_writable(void *from, uint64_t size)
 	return 0;
 }
 
+static uint64_t bytes_before_slots(const tarn_channel *channel)
+{
+	const struct channel_map *map = &channel->map;
+
+	return (uint64_t)(map->bytes - (unsigned char *)map->memory);
+}
+
 static int map_bytes(tarn_channel *channel)
 {
 	struct channel_map *map = &channel->map;
-	unsigned char *from = map->bytes;
 	int r;
 
 	if (channel->bytes_writable)
 		return 0;
-	r = make_writable(from,
-		map->size - (uint64_t)(from - (unsigned char *)map->memory));
+	r = make_writable(map->bytes, map->size - bytes_before_slots(channel));
 	channel->bytes_writable = r >= 0;
 	return r;
 }
@@ -191,8 +196,7 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 	if (r >= 0)
 		r = channel_attach(map, map->memory, map->size);
 	if (r >= 0)
-		r = make_writable(map->memory,
-			(uint64_t)(map->bytes - (unsigned char *)map->memory));
+		r = make_writable(map->memory, bytes_before_slots(channel));
 	if (r >= 0 && map->geometry.ring.mode == RING_QUEUE)
 		r = map_bytes(channel);
 	if (r >= 0)
@@ -205,9 +209,7 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 	channel->ring.beside_size =
 		map->geometry.tensors * sizeof(*map->records);
 	/* Only a hint. */
-	madvise(map->bytes,
-		map->size -
-			(uint64_t)(map->bytes - (unsigned char *)map->memory),
+	madvise(map->bytes, map->size - bytes_before_slots(channel),
 		MADV_HUGEPAGE);
 	record_begin(channel);
 	*ret_closed = channel_is_closed(map);
@@ -246,27 +248,18 @@ static int channel_fd(tarn_channel *channel)
 int channel_map_cow(
 	tarn_channel *channel, uint32_t slot, struct cow_map *map, void **ret)
 {
-	const struct channel_map *shared = &channel->map;
-	uint64_t size = shared->geometry.ring.slot_bytes, offset;
+	uint64_t size = channel->map.geometry.ring.slot_bytes, offset;
 	int fd = channel_fd(channel), r;
 
 	if (fd < 0)
 		return fd;
-	offset = (uint64_t)(shared->bytes - (unsigned char *)shared->memory) +
-		 slot * size;
+	offset = bytes_before_slots(channel) + slot * size;
 	r = cow_map_reserve(map, size, offset);
 	if (r >= 0)
 		r = cow_map_add(map, 0, fd, offset, map->size);
 	if (r >= 0)
 		*ret = map->start;
 	return r;
-}
-
-static uint64_t bytes_before_slots(const tarn_channel *channel)
-{
-	const struct channel_map *map = &channel->map;
-
-	return (uint64_t)(map->bytes - (unsigned char *)map->memory);
 }
 
 static uint64_t twin_size(const tarn_channel *channel)
@@ -293,8 +286,8 @@ static int map_twin(tarn_channel *channel, unsigned char **ret)
 	return r;
 }
 
-/* Without a lock, as for the descriptor: who asks the server holds none that a
- * fork takes after the connection's. */
+/* Without a lock, as for the descriptor: a fork takes the connection's lock before
+ * the channel's, so a thread that asks the server must have none of these. */
 int channel_map_twin(tarn_channel *channel, uint32_t slot, void **ret)
 {
 	unsigned char *twin, *seen;

@@ -19,6 +19,7 @@
 
 #include "tests/kit/channel.h"
 #include "tests/kit/daemon_helper.h"
+#include "tests/kit/in_call.h"
 #include "tests/kit/must.h"
 #include "tests/kit/restart.h"
 #include "tests/kit/tap.h"
@@ -279,31 +280,15 @@ static void test_busy(void)
 static atomic_int asker;
 static atomic_bool forked;
 
-/* Is the thread asleep in that call? */
-static bool is_in(pid_t tid, long call)
-{
-	char path[60], text[200];
-	bool told;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
-	f = fopen(path, "re");
-	told = f && fgets(text, sizeof(text), f);
-	if (f)
-		fclose(f);
-	/* Not every kernel tells, nor everybody. */
-	return !told || (text[0] != 'r' && atol(text) == call);
-}
-
 static bool is_polling(void *arg)
 {
 	if (!asker)
 		return false;
 #ifdef SYS_poll
-	if (is_in(asker, SYS_poll))
+	if (is_in_call(asker, SYS_poll))
 		return true;
 #endif
-	return is_in(asker, SYS_ppoll);
+	return is_in_call(asker, SYS_ppoll);
 }
 
 /* The first guard of a broadcast's item asks for the channel's memory. */
@@ -318,7 +303,7 @@ static void *guard(void *tensor)
 /* Once the fork is over, or waits for that thread. */
 static void *let_answer(void *stopped)
 {
-	while (!forked && !is_in(getpid(), SYS_futex))
+	while (!forked && !is_in_call(getpid(), SYS_futex))
 		usleep(1000);
 	kill(*(pid_t *)stopped, SIGCONT);
 	return NULL;

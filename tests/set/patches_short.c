@@ -2,7 +2,7 @@
 /*
  * Sparse versions where something is short: descriptors of the process and of the
  * daemon, the size that a file may have, memory; and where a child is forked
- * meanwhile. What failed is made later, with the right bytes.
+ * meanwhile. A commit that failed is made later, and has the right bytes.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +17,7 @@
 #include <unistd.h>
 
 #include "shm/ring_internal.h"
+#include "tests/kit/in_call.h"
 #include "tests/kit/ring.h"
 #include "tests/kit/stepped.h"
 #include "tests/kit/tap.h"
@@ -57,20 +56,9 @@ static pid_t sleeper(bool for_slot)
 
 static bool is_asleep(pid_t pid)
 {
-	const _Atomic uint32_t *words[] = {&old.head->items, &old.head->space};
-	char path[40], text[200];
-	bool told;
-	FILE *f;
-
-	if (!((atomic_load(words[0]) | atomic_load(words[1])) & RING_ASLEEP))
-		return false;
-	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
-	f = fopen(path, "re");
-	told = f && fgets(text, sizeof(text), f);
-	if (f)
-		fclose(f);
-	/* Not every kernel tells, nor everybody. */
-	return !told || (text[0] != 'r' && atol(text) == SYS_futex);
+	return (atomic_load(&old.head->items) | atomic_load(&old.head->space)) &
+		       RING_ASLEEP &&
+	       is_in_call(pid, SYS_futex);
 }
 
 static pid_t asleep(bool for_slot)

@@ -194,7 +194,7 @@ int channel_rebuild(
 			log_u64("domain", domain->number),
 			log_u64("storage", index),
 			log_text("error", tarn_fail_message()));
-	else /* those whom the last server left to its thread, and it died */
+	else /* the last server may have died before its thread woke them */
 		ring_wake_everybody(&c->ring);
 	join(domain, c);
 	domain->channels.left = true;
